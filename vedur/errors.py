@@ -1,0 +1,97 @@
+"""The errors of Vedur, and the exit code that each one gives a command.
+
+    VedurError               1   anything that a command reports in one line
+    ├── UsageError           1   the command line itself is wrong
+    ├── ConfigError          2   an ini file cannot be read or holds a bad value
+    ├── StateError           3   the nodes are not in the state that the command needs
+    │   └── LostPosition     3   the target's tick fits neither end of the batch
+    ├── DatabaseError        4   a statement failed
+    │   ├── ConnectError     5   a server cannot be reached or refuses the login
+    │   └── PrivilegeError   6   the role lacks a right; the message names the GRANT
+    ├── RefusedError         1   a SQL function of the contract answered with a code >= 400
+    └── InternalError       12   a state that should be impossible; message starts with "BUG:"
+
+A message is one lower-case sentence without a full stop: what failed, with names in double
+quotes; what was found; what to do. Values stay available as attributes, and every error
+pickles, because errors cross from Spark executors to the driver.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class VedurError(Exception):
+    """The command failed."""
+
+    exit_code = 1
+
+    def __init__(self, message: str | None = None, **values: Any) -> None:
+        super().__init__(message or self.__doc__ or type(self).__name__)
+        self.message = str(self.args[0])
+        self.values = values
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.message, self.values))
+
+
+def _rebuild(cls: type[VedurError], message: str, values: dict[str, Any]) -> VedurError:
+    return cls(message, **values)
+
+
+class UsageError(VedurError):
+    """The command line is wrong, use --help for help."""
+
+
+class ConfigError(VedurError):
+    """The configuration is wrong."""
+
+    exit_code = 2
+
+
+class StateError(VedurError):
+    """The node is not in the state that this command needs."""
+
+    exit_code = 3
+
+
+class LostPosition(StateError):
+    """The position of the target fits neither end of the batch."""
+
+
+class DatabaseError(VedurError):
+    """A statement failed."""
+
+    exit_code = 4
+
+    @property
+    def sqlstate(self) -> str | None:
+        """The SQLSTATE that the server gave, None where there was no server to give one."""
+        return self.values.get("sqlstate")
+
+
+class ConnectError(DatabaseError):
+    """The server cannot be reached."""
+
+    exit_code = 5
+
+
+class PrivilegeError(DatabaseError):
+    """The role lacks a right."""
+
+    exit_code = 6
+
+
+class RefusedError(VedurError):
+    """A function of the contract refused."""
+
+    @property
+    def code(self) -> int:
+        """The ret_code of the contract, 400 or above."""
+        return int(self.values.get("code", 400))
+
+
+class InternalError(VedurError):
+    """BUG: a state that should be impossible was reached."""
+
+    exit_code = 12
