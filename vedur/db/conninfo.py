@@ -36,8 +36,9 @@ def with_defaults(connstr: str, application_name: str) -> str:
 
 
 def with_params(connstr: str, **params: str | None) -> str:
-    """The connect string with some parameters replaced."""
-    return make_conninfo(**{**parse(connstr), **params})
+    """The connect string with some parameters replaced; None removes one."""
+    merged = {**parse(connstr), **params}
+    return make_conninfo(**{key: value for key, value in merged.items() if value is not None})
 
 
 def without_secrets(connstr: str) -> str:

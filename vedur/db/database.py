@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, LiteralString, NamedTuple, Protocol, Self, cast
+from typing import Any, NamedTuple, Protocol, Self, cast
 
 import psycopg
 from psycopg import sql as pgsql
@@ -91,7 +91,7 @@ class Database:
     def query(self, text: str, params: Params = None) -> list[Row]:
         """Run a statement and return its rows."""
         with self._errors(text), self.raw.cursor() as cur:
-            cur.execute(cast(LiteralString, text), params)
+            cur.execute(text, params)
             return cur.fetchall() if cur.description else []
 
     def one(self, text: str, params: Params = None) -> Row:
@@ -107,13 +107,13 @@ class Database:
     def execute(self, text: str, params: Params = None) -> int:
         """Run a statement (without parameters: or several) and return the affected rows."""
         with self._errors(text), self.raw.cursor() as cur:
-            cur.execute(cast(LiteralString, text), params)
+            cur.execute(text, params)
             return cur.rowcount
 
     def executemany(self, text: str, rows: Sequence[Params]) -> None:
         """Run one statement for many parameter sets, pipelined."""
         with self._errors(text), self.raw.cursor() as cur:
-            cur.executemany(cast(LiteralString, text), cast(Any, rows))
+            cur.executemany(text, cast(Any, rows))
 
     def call(self, function: str, *args: Any) -> list[Row]:
         """`select * from function(args)`; `function` is `schema.name` of the contract."""
@@ -130,13 +130,13 @@ class Database:
     def mogrify(self, text: str, params: Params = None) -> str:
         """The statement with its parameters as literals, for log lines."""
         cursor = psycopg.ClientCursor(self.raw)
-        return str(cursor.mogrify(cast(LiteralString, text), params))
+        return str(cursor.mogrify(text, params))
 
     def stream(self, text: str, params: Params = None, size: int = 2000) -> Iterator[Row]:
         """Rows through a server-side cursor, `size` at a time; needs a transaction."""
         with self._errors(text), self.raw.cursor(name="vedur_stream") as cur:
             cur.itersize = size
-            cur.execute(cast(LiteralString, text), params)
+            cur.execute(text, params)
             yield from cur
 
     # -- COPY ---------------------------------------------------------------------------------
@@ -144,16 +144,14 @@ class Database:
     @contextmanager
     def copy_out(self, text: str, params: Params = None) -> Iterator[CopyReader]:
         """Run `copy ... to stdout`; iterate the value for raw blocks."""
-        with self._errors(text), self.raw.cursor() as cur:
-            with cur.copy(cast(LiteralString, text), params) as copy:
-                yield cast(CopyReader, copy)
+        with self._errors(text), self.raw.cursor() as cur, cur.copy(text, params) as copy:
+            yield cast(CopyReader, copy)
 
     @contextmanager
     def copy_in(self, text: str) -> Iterator[CopyWriter]:
         """Run `copy ... from stdin`; call `.write(bytes)` on the value."""
-        with self._errors(text), self.raw.cursor() as cur:
-            with cur.copy(cast(LiteralString, text)) as copy:
-                yield copy
+        with self._errors(text), self.raw.cursor() as cur, cur.copy(text) as copy:
+            yield copy
 
     # -- transactions and the session ----------------------------------------------------------
 
@@ -251,7 +249,5 @@ def connect(
         raw.autocommit = autocommit
     except psycopg.Error as error:
         first = _first_line(error)
-        raise ConnectError(
-            first, sqlstate=error.sqlstate, connection=name, query=None
-        ) from error
+        raise ConnectError(first, sqlstate=error.sqlstate, connection=name, query=None) from error
     return Database(raw, name, connstr)

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import LiteralString, cast
 
 from vedur.errors import InternalError
 
@@ -74,12 +73,9 @@ def _queries(area: str) -> dict[str, str]:
     return dict(zip(parts[1::2], (p.strip() for p in parts[2::2]), strict=True))
 
 
-def query(area: str, name: str) -> LiteralString:
-    """The statement `name` of `queries/<area>.sql`.
-
-    The text is part of the package, so it may stand where the driver asks for a literal.
-    """
+def query(area: str, name: str) -> str:
+    """The statement `name` of `queries/<area>.sql`."""
     try:
-        return cast(LiteralString, _queries(area)[name])
+        return _queries(area)[name]
     except KeyError:
         raise InternalError(f'BUG: no query "{name}" in sql/queries/{area}.sql') from None
