@@ -17,11 +17,11 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vedur.clock import SYSTEM
 from vedur.errors import StateError
 
 _DEBIAN = Path("/usr/lib/postgresql")
@@ -202,9 +202,9 @@ class Server:
         if pid is None:
             return
         os.kill(pid, signal.SIGKILL)
-        deadline = time.monotonic() + START_TIMEOUT
-        while time.monotonic() < deadline and Path(f"/proc/{pid}").exists():
-            time.sleep(0.02)
+        deadline = SYSTEM.monotonic() + START_TIMEOUT
+        while SYSTEM.monotonic() < deadline and Path(f"/proc/{pid}").exists():
+            SYSTEM.sleep(0.02)
 
     def destroy(self) -> None:
         """Stop it and remove its files."""

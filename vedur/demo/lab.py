@@ -1,0 +1,219 @@
+"""A laboratory: servers, ini files and the installed commands, as an operator has them.
+
+The demo, the acceptance tests and the benchmark drive Vedur through it, so that what they show is
+what a user gets. Nothing in here reaches into the package: commands run as subprocesses.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+
+from vedur import db as vdb
+from vedur.clock import SYSTEM, Clock
+from vedur.demo.server import Binaries, Server
+from vedur.errors import StateError
+
+QUEUE = "replika"
+
+
+def program(name: str) -> str:
+    """The full path of one of our commands, beside the running interpreter."""
+    path = Path(sys.executable).with_name(name)
+    if not path.exists():
+        raise StateError(f'command "{name}" is not installed beside {sys.executable}')
+    return str(path)
+
+
+def sql_text(name: str) -> str:
+    """One of the SQL files of the walk-through."""
+    return (files("vedur.demo") / "sql" / name).read_text("utf-8")
+
+
+@dataclass
+class Lab:
+    """Servers and files below one directory; `close()` leaves nothing behind."""
+
+    base: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="vedur-lab-")))
+    clock: Clock = SYSTEM
+    servers: dict[str, Server] = field(default_factory=dict)
+    inis: dict[str, Path] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("log", "pid", "ini"):
+            (self.base / name).mkdir(parents=True, exist_ok=True)
+
+    # -- servers and databases -----------------------------------------------------------------
+
+    def server(self, name: str, binaries: Binaries, **settings: str) -> Server:
+        """Start a server and remember it."""
+        server = Server(binaries, self.base / name, settings=settings).init().start()
+        self.servers[name] = server
+        return server
+
+    def database(self, server: str, dbname: str, schema: str) -> str:
+        """A database with a role and a schema of one name, as in the walk-through."""
+        host = self.servers[server]
+        with vdb.connect(host.connstr(), autocommit=True) as admin:
+            if not admin.value("select 1 from pg_roles where rolname = %s", [schema]):
+                admin.execute(f'create role "{schema}" login')
+            admin.execute(f'create database "{dbname}"')
+        with vdb.connect(host.connstr(dbname), autocommit=True) as db:
+            db.execute(f'create schema "{schema}" authorization "{schema}"')
+        return host.connstr(dbname)
+
+    def psql(self, server: str, dbname: str, text: str, user: str = "postgres", **vars: str) -> str:
+        """Run text through psql; the output as psql prints it, tuples only."""
+        host = self.servers[server]
+        command = ["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
+        for key, value in vars.items():
+            command += ["-v", f"{key}={value}"]
+        done = subprocess.run(
+            [host.binaries.path("psql"), *command, host.connstr(dbname, user)],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise StateError(f"psql failed: {done.stderr.strip()}")
+        return done.stdout.strip()
+
+    # -- ini files and commands ----------------------------------------------------------------
+
+    def worker_ini(
+        self, name: str, connstr: str, extra: Mapping[str, str] | None = None, spark: str = ""
+    ) -> Path:
+        """An ini file as the walk-through writes it."""
+        lines = [
+            "[londiste3]",
+            f"job_name = {name}",
+            f"db = {connstr}",
+            f"queue_name = {QUEUE}",
+            f"logfile = {self.base}/log/{name}.log",
+            f"pidfile = {self.base}/pid/{name}.pid",
+            *(f"{key} = {value}" for key, value in (extra or {}).items()),
+        ]
+        return self._write_ini(name, "\n".join(lines) + "\n" + spark)
+
+    def ticker_ini(self, server: str, extra: Mapping[str, str] | None = None) -> Path:
+        """The ini file of the ticker."""
+        host = self.servers[server]
+        lines = [
+            "[pgqd]",
+            f"base_connstr = host=127.0.0.1 port={host.port} user={host.superuser}",
+            "initial_database = template1",
+            f"logfile = {self.base}/log/pgqd.log",
+            f"pidfile = {self.base}/pid/pgqd.pid",
+            *(f"{key} = {value}" for key, value in (extra or {}).items()),
+        ]
+        return self._write_ini("pgqd", "\n".join(lines) + "\n")
+
+    def _write_ini(self, name: str, text: str) -> Path:
+        path = self.base / "ini" / f"{name}.ini"
+        path.write_text(text)
+        path.chmod(0o600)
+        self.inis[name] = path
+        return path
+
+    def run(
+        self, command: str, *args: str, check: bool = True, timeout: float = 120.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one of our commands to its end."""
+        done = subprocess.run(
+            [program(command), *args],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        if check and done.returncode != 0:
+            words = " ".join([command, *args])
+            raise StateError(f"{words}: exit {done.returncode}: {done.stderr.strip()}")
+        return done
+
+    def londiste(
+        self, ini: str, *args: str, check: bool = True, timeout: float = 120.0
+    ) -> subprocess.CompletedProcess[str]:
+        """`londiste3 <ini> args`, the ini by its name here."""
+        return self.run("londiste3", str(self.inis[ini]), *args, check=check, timeout=timeout)
+
+    def start_worker(self, ini: str) -> None:
+        """`londiste3 -d <ini> worker`."""
+        self.run("londiste3", "-d", str(self.inis[ini]), "worker")
+
+    def start_ticker(self) -> None:
+        """`pgqd -d pgqd.ini`."""
+        self.run("pgqd", "-d", str(self.inis["pgqd"]))
+
+    def stop_daemon(self, ini: str) -> None:
+        """`-s`, and wait until the process has ended."""
+        pidfile = self.base / "pid" / f"{ini}.pid"
+        try:
+            pid = int(pidfile.read_text())
+        except (OSError, ValueError):
+            return
+        self.run("pgqd" if ini == "pgqd" else "londiste3", "-s", str(self.inis[ini]), check=False)
+        self.wait(lambda: not _alive(pid), f"{ini} to stop", 60.0)
+
+    def log_text(self, ini: str) -> str:
+        """What a daemon has logged so far."""
+        path = self.base / "log" / f"{ini}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    # -- waiting and load ----------------------------------------------------------------------
+
+    def wait(self, done: Callable[[], object], what: str, timeout: float) -> None:
+        """Wait until `done()` is true."""
+        deadline = self.clock.monotonic() + timeout
+        while not done():
+            if self.clock.monotonic() > deadline:
+                raise StateError(f"waited {timeout:.0f} s in vain for {what}")
+            self.clock.sleep(0.1)
+
+    def pgbench(
+        self, server: str, dbname: str, script: str, *args: str, user: str, users: int
+    ) -> subprocess.Popen[str]:
+        """Start pgbench with one of the scripts, two clients as in the walk-through."""
+        host = self.servers[server]
+        path = self.base / script
+        path.write_text(sql_text(script))
+        return subprocess.Popen(
+            [
+                host.binaries.path("pgbench"), "-M", "prepared", "-f", str(path), "-j", "1",
+                "-c", "2", "-n", "-D", f"users={users}", "-h", "127.0.0.1", "-p", str(host.port),
+                "-U", user, *args, dbname,
+            ],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+
+    def close(self, keep: bool = False) -> None:
+        """Stop daemons and servers and remove the files."""
+        for ini in self.inis:
+            try:
+                self.stop_daemon(ini)
+            except StateError:
+                self.run("pgqd" if ini == "pgqd" else "londiste3", "-k", str(self.inis[ini]),
+                         check=False)  # fmt: skip
+        for server in self.servers.values():
+            server.stop("immediate")
+        if not keep:
+            shutil.rmtree(self.base, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{pid}/stat")
+    # a zombie whose parent has not looked yet has ended for our purposes
+    return not (stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
