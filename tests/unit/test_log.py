@@ -1,0 +1,213 @@
+"""Log lines: formats, verbosity, rotation, masking."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vedur.log import (
+    TRACE,
+    LogOptions,
+    cut_connstr,
+    drop_console,
+    holds_password,
+    mask,
+    mask_connstr,
+    setup_logging,
+)
+
+log = logging.getLogger("vedur.test")
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    """Leave no handler of ours behind."""
+    level = logging.getLogger("vedur").level
+    yield
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        if getattr(handler, "vedur", False):
+            root.removeHandler(handler)
+            handler.close()
+    logging.getLogger("vedur").setLevel(level)
+
+
+SECRETS = [
+    ("host=h password=s3cret dbname=d", "host=h password=*** dbname=d"),
+    ("host=h password = s3cret", "host=h password = ***"),
+    ("password='s3 c\\'ret' host=h", "password=*** host=h"),
+    ("password=s3&c'ret)", "password=***"),
+    ("sslpassword=s3cret", "sslpassword=***"),
+    ("postgresql://u:s3cret@h/d", "postgresql://u:***@h/d"),
+    ("postgres://u:s3@cret@h:1/d?sslmode=prefer", "postgres://u:***@h:1/d?sslmode=prefer"),
+    ("postgresql://h/d?user=u&password=s3cret&x=1", "postgresql://h/d?user=u&password=***&x=1"),
+    ("host=h dbname=d", "host=h dbname=d"),
+    ("postgresql://u@h/d", "postgresql://u@h/d"),
+]
+
+
+@pytest.mark.parametrize(("text", "want"), SECRETS)
+def test_mask_connstr(text: str, want: str) -> None:
+    assert mask_connstr(text) == want
+    assert holds_password(text) is (text != want)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("to 'host=h password=s3cret': refused", "to 'host=h password=***': refused"),
+        ('got "password=s3cret".', 'got "password=***".'),
+        ("alter role x password 's3cret' login", "alter role x password '***' login"),
+        ("PASSWORD=s3cret", "PASSWORD=***"),
+        ("see (postgresql://u:s3cret@h/d)", "see (postgresql://u:***@h/d)"),
+        ("password authentication failed", "password authentication failed"),
+        ("nothing to hide", "nothing to hide"),
+    ],
+)
+def test_mask_inside_sentences(text: str, want: str) -> None:
+    assert mask(text) == want
+
+
+def test_cut_as_the_seeds_show_it() -> None:
+    connstr = "host=172.16.3.33 port=1919 user=postgres dbname=digoal_01 password=postgres"
+    want = "host=172.16.3.33 port=1919 user=postgres dbname=digoal_01  [...]"
+    assert cut_connstr(connstr) == want
+    assert cut_connstr("dbname=a") == "dbname=a"
+    assert cut_connstr("postgresql://u:s3cret@h/d") == "postgresql://u:***@h/d"
+
+
+def test_londiste_line(capsys) -> None:
+    setup_logging(LogOptions())
+    log.info("Locking %s", "a.b")
+    err = capsys.readouterr().err
+    assert re.fullmatch(
+        rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d,\d{{3}} {os.getpid()} INFO Locking a\.b\n", err
+    )
+
+
+def test_pgqd_line(capsys) -> None:
+    setup_logging(LogOptions(style="pgqd", verbosity=2))
+    log.info("Starting pgqd 1")
+    log.log(TRACE, "x")
+    log.critical("y")
+    log.warning("z")
+    lines = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(
+        rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{{3}} {os.getpid()} LOG Starting pgqd 1", lines[0]
+    )
+    assert [line.split()[3] for line in lines] == ["LOG", "NOISE", "FATAL", "WARNING"]
+
+
+@pytest.mark.parametrize(
+    ("verbosity", "want"),
+    [
+        (-1, ["WARNING"]),
+        (0, ["INFO", "WARNING"]),
+        (1, ["DEBUG", "INFO", "WARNING"]),
+        (2, ["TRACE", "DEBUG", "INFO", "WARNING"]),
+        (7, ["TRACE", "DEBUG", "INFO", "WARNING"]),
+    ],
+)
+def test_verbosity(capsys, verbosity: int, want: list[str]) -> None:
+    setup_logging(LogOptions(verbosity=verbosity))
+    for level in (TRACE, logging.DEBUG, logging.INFO, logging.WARNING):
+        log.log(level, "x")
+    assert [line.split()[3] for line in capsys.readouterr().err.splitlines()] == want
+
+
+def test_quiet_pgqd_console_is_silent_but_the_file_is_not(capsys, tmp_path: Path) -> None:
+    setup_logging(LogOptions(style="pgqd", verbosity=-1, logfile=str(tmp_path / "l")))
+    log.warning("x")
+    assert capsys.readouterr().err == ""
+    assert "WARNING x" in (tmp_path / "l").read_text()
+
+
+def _fail() -> None:
+    raise RuntimeError("no route with password=s3cret")
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+@pytest.mark.parametrize("verbosity", [0, 1])
+def test_traceback_only_when_verbose_and_always_masked(
+    capsys, log_format: str, verbosity: int
+) -> None:
+    setup_logging(LogOptions(verbosity=verbosity, log_format=log_format))
+    try:
+        _fail()
+    except RuntimeError:
+        log.exception("job got error: %s", "password=s3cret")
+    err = capsys.readouterr().err
+    assert ("Traceback" in err) is (verbosity > 0)
+    assert "s3cret" not in err
+    assert "job got error: password=***" in err
+
+
+def test_json_lines_carry_fields(capsys) -> None:
+    setup_logging(LogOptions(log_format="json"))
+    log.info("tick on %s", "q", extra={"action": "tick", "dsn": "password=s3cret", "count": 3})
+    line = json.loads(capsys.readouterr().err)
+    assert line["message"] == "tick on q"
+    assert (line["level"], line["pid"], line["logger"]) == ("INFO", os.getpid(), "vedur.test")
+    assert (line["action"], line["dsn"], line["count"]) == ("tick", "password=***", 3)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", line["time"])
+
+
+def test_rotation(tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    setup_logging(LogOptions(logfile=str(path), log_size=300, log_count=2, console=False))
+    for number in range(40):
+        log.info("line %s", number)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["job.log", "job.log.1", "job.log.2"]
+    assert "line 39" in path.read_text()
+
+
+def test_setup_twice_does_not_write_twice(capsys) -> None:
+    setup_logging(LogOptions())
+    setup_logging(LogOptions())
+    log.info("once")
+    assert capsys.readouterr().err.count("once") == 1
+
+
+def test_a_log_file_that_cannot_be_opened_leaves_logging_alone(capsys, tmp_path: Path) -> None:
+    setup_logging(LogOptions())
+    with pytest.raises(OSError):
+        setup_logging(LogOptions(logfile=str(tmp_path / "no" / "l")))
+    log.info("still here")
+    assert "still here" in capsys.readouterr().err
+
+
+def test_drop_console(capsys, tmp_path: Path) -> None:
+    setup_logging(LogOptions(logfile=str(tmp_path / "l")))
+    drop_console()
+    log.info("x")
+    assert capsys.readouterr().err == ""
+    assert "INFO x" in (tmp_path / "l").read_text()
+
+
+def test_skylog_file_is_used_and_masked(tmp_path: Path) -> None:
+    target = tmp_path / "central.log"
+    (tmp_path / "skylog.ini").write_text(
+        "[loggers]\nkeys=root\n[handlers]\nkeys=f\n[formatters]\nkeys=s\n"
+        "[logger_root]\nhandlers=f\nlevel=INFO\n"
+        f"[handler_f]\nclass=FileHandler\nargs=('{target}',)\nformatter=s\n"
+        "[formatter_s]\nformat=central %(message)s\n"
+    )
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    try:
+        setup_logging(
+            LogOptions(use_skylog=2, skylog_locations=("/none", str(tmp_path / "skylog.ini")))
+        )
+        log.info("to %s", "password=s3cret")
+        assert target.read_text() == "central to password=***\n"
+    finally:
+        root.setLevel(level)
+        for handler in before:
+            if handler not in root.handlers:
+                root.addHandler(handler)

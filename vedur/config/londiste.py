@@ -1,0 +1,301 @@
+"""Parameters of the replication commands: sections `[londiste3]`, `[londiste]` and `[vedur]`.
+
+The first five groups are the sample that Londiste 3 prints, key by key; later groups hold what
+newer versions added and what only Vedur has.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from vedur.config import kinds
+from vedur.config.parameter import declare
+from vedur.config.reader import read_values
+
+SECTIONS = ("londiste3", "londiste", "vedur")
+
+_MAIN = "Parameters for Londiste"
+_CASCADE = "Parameters for pgq.CascadedWorker"
+_CONSUMER = "Parameters for pgq.Consumer"
+_DATABASE = "Parameters for skytools.DBScript"
+# The sample of Londiste 3.0 prints this heading twice; a trailing blank keeps the groups apart.
+_SCRIPT = _DATABASE + " "
+_CREATE = "Parameters for initial node creation: create-root/branch/leaf"
+_NEWER = "Parameters of later Londiste versions"
+_VEDUR = "Parameters of Vedur"
+
+_COMPARE_SQL = "select count(1) as cnt, sum(hashtext(t.*::text)) as chksum from only _TABLE_ t"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LondisteSettings:
+    """What an ini says about one node and its worker."""
+
+    GROUP_GAP: ClassVar[int] = 1
+    SAMPLE_TAIL: ClassVar[tuple[str, ...]] = (
+        "[spark]\n\n# where tasks run; any spark.* key may be given\n#spark.master = local[*]\n",
+    )
+
+    db: str = declare(
+        kinds.CONNSTR,
+        "",
+        "target database",
+        _MAIN,
+        sample="dbname=somedb host=127.0.0.1",
+        active=True,
+        required=True,
+    )
+    parallel_copies: int = declare(
+        kinds.integer(1), 1, "how many tables can be copied in parallel", _MAIN
+    )
+    local_only: bool = declare(
+        kinds.BOOLEAN, True, "accept only events for locally present tables", _MAIN
+    )
+    lock_timeout: float = declare(
+        kinds.PERIOD,
+        10.0,
+        "## compare/repair\nmax amount of time table can be locked",
+        _MAIN,
+    )
+    compare_sql: str = declare(
+        kinds.TEXT, _COMPARE_SQL, "compare: sql to use", _MAIN, glued=True, template=True
+    )
+    compare_fmt: str = declare(
+        kinds.TEXT, "%(cnt)d rows, checksum=%(chksum)s", "", _MAIN, glued=True, template=True
+    )
+
+    global_wm_publish_period: float = declare(
+        kinds.PERIOD,
+        300.0,
+        "how often the root node should push wm downstream (seconds)",
+        _CASCADE,
+    )
+    local_wm_publish_period: float = declare(
+        kinds.PERIOD,
+        300.0,
+        "how often the nodes should report their wm upstream (seconds)",
+        _CASCADE,
+    )
+
+    queue_name: str = declare(
+        kinds.TEXT,
+        "",
+        "queue name to read from",
+        _CONSUMER,
+        active=True,
+        required=True,
+        aliases=("pgq_queue_name",),
+    )
+    consumer_name: str = declare(
+        kinds.TEXT,
+        "",
+        "override consumer name",
+        _CONSUMER,
+        sample="%(job_name)s",
+        aliases=("pgq_consumer_id",),
+    )
+    pgq_lazy_fetch: int = declare(
+        kinds.integer(0), 300, "whether to use cursor to fetch events (0 disables)", _CONSUMER
+    )
+    pgq_autocommit: bool = declare(
+        kinds.BOOLEAN,
+        False,
+        "whether to read from source size in autocommmit mode\n"
+        "not compatible with pgq_lazy_fetch\n"
+        "the actual user script on top of pgq.Consumer must also support it",
+        _CONSUMER,
+        sample="0",
+    )
+    pgq_batch_collect_events: int = declare(
+        kinds.integer(0),
+        0,
+        "whether to wait for specified number of events, before\nassigning a batch (0 disables)",
+        _CONSUMER,
+    )
+    pgq_batch_collect_interval: str | None = declare(
+        kinds.TEXT,
+        None,
+        "whether to wait specified amount of time,\nbefore assigning a batch (postgres interval)",
+        _CONSUMER,
+    )
+    pgq_keep_lag: str | None = declare(
+        kinds.TEXT, None, "whether to stay behind queue top (postgres interval)", _CONSUMER
+    )
+
+    connection_lifetime: float = declare(
+        kinds.PERIOD,
+        1200.0,
+        "default lifetime for database connections (in seconds)",
+        _DATABASE,
+    )
+
+    loop_delay: float = declare(
+        kinds.ANY_SECONDS,
+        1.0,
+        "how many seconds to sleep between work loops\n"
+        "if missing or 0, then instead sleeping, the script will exit",
+        _SCRIPT,
+        sample="1.0",
+        active=True,
+    )
+    logfile: str = declare(
+        kinds.PATH,
+        "",
+        "where to log",
+        _SCRIPT,
+        sample="~/log/%(job_name)s.log",
+        active=True,
+    )
+    pidfile: str = declare(
+        kinds.PATH,
+        "",
+        "where to write pidfile",
+        _SCRIPT,
+        sample="~/pid/%(job_name)s.pid",
+        active=True,
+    )
+    job_name: str = declare(
+        kinds.TEXT,
+        "",
+        "per-process name to use in logging",
+        _SCRIPT,
+        sample="%(config_name)s",
+    )
+    use_skylog: int = declare(
+        kinds.integer(0),
+        0,
+        "whether centralized logging should be used\n"
+        "search-path [ ./skylog.ini, ~/.skylog.ini, /etc/skylog.ini ]\n"
+        "  0 - disabled\n"
+        "  1 - enabled, unless non-daemon on console (os.isatty())\n"
+        "  2 - always enabled",
+        _SCRIPT,
+    )
+    exception_sleep: float = declare(
+        kinds.PERIOD, 20.0, "how many seconds to sleep after catching a exception", _SCRIPT
+    )
+
+    node_name: str = declare(kinds.TEXT, "", "name of the local node", _CREATE)
+    public_node_location: str = declare(
+        kinds.CONNSTR, "", "connect string that other nodes use to reach this one", _CREATE
+    )
+    initial_provider_location: str = declare(
+        kinds.CONNSTR, "", "connect string of the node to subscribe to", _CREATE
+    )
+    register_only_tables: tuple[str, ...] = declare(
+        kinds.NAMES, (), "glob patterns of the set's tables that this node records", _CREATE
+    )
+    register_only_seqs: tuple[str, ...] = declare(kinds.NAMES, (), "", _CREATE, glued=True)
+    register_skip_tables: tuple[str, ...] = declare(
+        kinds.NAMES, (), "glob patterns of the set's tables that this node leaves out", _CREATE
+    )
+    register_skip_seqs: tuple[str, ...] = declare(kinds.NAMES, (), "", _CREATE, glued=True)
+
+    remote_extra_connstr: str = declare(
+        kinds.CONNSTR,
+        "",
+        "added to the connect strings of other nodes, for example user= sslmode=",
+        _NEWER,
+    )
+    threaded_copy_tables: tuple[str, ...] = declare(
+        kinds.NAMES, (), "glob patterns of tables that several tasks copy at once", _NEWER
+    )
+    threaded_copy_pool_size: int = declare(
+        kinds.integer(1), 1, "how many tasks copy such a table", _NEWER
+    )
+    local_only_drop_execute: bool = declare(
+        kinds.BOOLEAN, False, "with local_only: leave out EXECUTE events as well", _NEWER
+    )
+    table_filter: tuple[str, ...] = declare(
+        kinds.NAMES, (), "read events of these tables only", _NEWER
+    )
+    keepalive_stats: float = declare(
+        kinds.PERIOD, 300.0, "seconds between statistics lines of an idle worker", _NEWER
+    )
+    handler_modules: tuple[str, ...] = declare(
+        kinds.NAMES, (), "python modules that bring table handlers", _NEWER
+    )
+    shard_hash_func: str = declare(
+        kinds.TEXT, "partconf.get_hash_raw", "shard handler: function that hashes a key", _NEWER
+    )
+    shard_info_sql: str = declare(
+        kinds.TEXT,
+        "select shard_nr, shard_mask, shard_count from partconf.conf",
+        "shard handler: which part this node holds",
+        _NEWER,
+        template=True,
+    )
+    obfuscator_map: str = declare(
+        kinds.PATH, "", "obfuscate handler: file with the rule of each column", _NEWER
+    )
+    obfuscator_key: str = declare(
+        kinds.TEXT, "", "obfuscate handler: secret key of the hashes", _NEWER
+    )
+    skylog_locations: tuple[str, ...] = declare(
+        kinds.NAMES,
+        ("skylog.ini", "~/.skylog.ini", "/etc/skylog.ini"),
+        "where to find skylog.ini",
+        _NEWER,
+    )
+    log_size: int = declare(
+        kinds.SIZE, 10 << 20, "bytes after which the log file is rotated", _NEWER, sample="10M"
+    )
+    log_count: int = declare(kinds.integer(0), 3, "how many rotated log files are kept", _NEWER)
+
+    log_format: str = declare(
+        kinds.choice("text", "json"), "text", "text, or json: one object a line", _VEDUR, ours=True
+    )
+    event_format: str = declare(
+        kinds.choice("json", "urlenc"),
+        "json",
+        "how triggers of newly added tables write events: json, or urlenc as Londiste does",
+        _VEDUR,
+        ours=True,
+    )
+    max_batch_events: int = declare(
+        kinds.integer(1),
+        200_000,
+        "a worker that is behind takes ticks together up to this many events",
+        _VEDUR,
+        ours=True,
+    )
+    max_connections_per_node: int = declare(
+        kinds.integer(1),
+        8,
+        "connections that tasks may hold to one database at a time",
+        _VEDUR,
+        ours=True,
+    )
+
+    config_file: str = ""
+    warnings: tuple[str, ...] = ()
+    spark: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.job_name:
+            object.__setattr__(self, "job_name", Path(self.config_file).stem)
+        if not self.consumer_name:
+            object.__setattr__(self, "consumer_name", self.job_name)
+
+    def pidfile_for(self, purpose: str) -> str:
+        """The pidfile of a side process: `admin`, `repair`, `copy.<table>`; '' without one."""
+        return f"{self.pidfile}.{purpose}" if self.pidfile else ""
+
+
+def load_londiste(
+    path: str, overrides: Mapping[str, str] | None = None, *, service: str = "londiste3"
+) -> LondisteSettings:
+    """Settings from an ini file; `overrides` are the `--set` values. Raises `ConfigError`."""
+    return LondisteSettings(
+        **read_values(
+            LondisteSettings,
+            path,
+            sections=SECTIONS,
+            overrides=overrides or {},
+            service=service,
+        )
+    )

@@ -1,0 +1,305 @@
+"""Manners of a long-running process: pidfile, background, signals, process title.
+
+A pidfile is written whole, held under `flock` while the process lives, and removed at its end; a
+file left behind by a crash is recognised. `detach` returns in the background process only: the
+process in front waits until `Detached.ready()` or `Detached.failed()` has been called behind, and
+ends with that verdict, so a failed start is never reported as success. Detach before threads or
+heavy libraries exist: a fork copies neither.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import setproctitle
+
+from vedur.clock import SYSTEM, Clock
+from vedur.errors import StateError, UsageError
+from vedur.log import drop_console, mask
+
+_log = logging.getLogger(__name__)
+
+#: A second ^C within this many seconds ends the process at once, as upstream.
+_DOUBLE_SECONDS = 1.0
+
+
+class AlreadyRunning(StateError):
+    """Pidfile exists, another process running?"""
+
+    exit_code = 1
+
+
+class PidFile:
+    """The pidfile of this process."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd: int | None = None
+
+    def acquire(self) -> None:
+        """Create, lock and fill the file. Raises `AlreadyRunning`."""
+        temp = f"{self.path}.{os.getpid()}.tmp"
+        try:
+            fd = os.open(temp, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        except OSError as error:
+            raise StateError(f'cannot write pidfile "{self.path}": {error.strerror}') from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.write(fd, f"{os.getpid()}\n".encode())
+            self._publish(temp)
+        except BaseException:
+            os.close(fd)
+            raise
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                Path(temp).unlink()
+        self._fd = fd
+
+    def _publish(self, temp: str) -> None:
+        while True:
+            try:
+                os.link(temp, self.path)
+                return
+            except FileExistsError:
+                if self._replace_stale(temp):
+                    return
+
+    def _replace_stale(self, temp: str) -> bool:
+        """Put `temp` in the place of a dead process's file; False when that file vanished.
+
+        The lock on the old file keeps a second starter from replacing it at the same time.
+        """
+        try:
+            old = os.open(self.path, os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise StateError(f'cannot read pidfile "{self.path}": {error.strerror}') from error
+        try:
+            try:
+                fcntl.flock(old, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise AlreadyRunning(pidfile=self.path) from None
+            if not self._is_current(old):
+                return False
+            pid = _parse_pid(os.read(old, 64))
+            # A process of upstream holds no lock: its pid alone must protect it.
+            if pid != os.getpid() and is_running(pid):
+                raise AlreadyRunning(pidfile=self.path)
+            _log.info("Ignoring stale pidfile")
+            Path(temp).rename(self.path)
+            return True
+        finally:
+            os.close(old)
+
+    def _is_current(self, fd: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(fd), Path(self.path).stat())
+        except FileNotFoundError:
+            return False
+
+    def release(self) -> None:
+        """Remove the file, if it is still ours."""
+        if self._fd is None:
+            return
+        fd, self._fd = self._fd, None
+        if self._is_current(fd):
+            with contextlib.suppress(OSError):
+                Path(self.path).unlink()
+        os.close(fd)
+
+    def __enter__(self) -> PidFile:
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def _parse_pid(content: bytes) -> int | None:
+    text = content.decode("ascii", "replace").strip()
+    return int(text) if text.isdigit() and int(text) > 0 else None
+
+
+def is_running(pid: int | None) -> bool:
+    """True when a process with that id exists, whoever owns it."""
+    if pid is None:
+        return False
+    try:
+        os.kill(pid, 0)
+    except OSError as error:
+        return error.errno == errno.EPERM
+    return True
+
+
+class Sent(Enum):
+    """What became of a signal; the value is the sentence of `londiste3`, empty for success."""
+
+    OK = ""
+    NOT_CONFIGURED = "No pidfile in config, nothing to do"
+    NO_FILE = "No pidfile, process not running"
+    STALE = "pidfile exists, but process not running"
+
+
+def signal_pidfile(path: str, number: signal.Signals) -> Sent:
+    """Send a signal to the process of a pidfile."""
+    if not path:
+        return Sent.NOT_CONFIGURED
+    try:
+        with Path(path).open("rb") as stream:
+            pid = _parse_pid(stream.read(64))
+    except FileNotFoundError:
+        return Sent.NO_FILE
+    except OSError as error:
+        raise StateError(f'cannot read pidfile "{path}": {error.strerror}') from error
+    if pid is None:
+        return Sent.STALE
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return Sent.STALE
+    except PermissionError as error:
+        raise StateError(
+            f'process {pid} of pidfile "{path}" belongs to another user: it got no signal'
+        ) from error
+    return Sent.OK
+
+
+@dataclass
+class Detached:
+    """The background half of `detach`, which owes its starter a verdict."""
+
+    _fd: int
+
+    def ready(self) -> None:
+        """The start worked: the process in front ends with 0."""
+        self._tell("0 ")
+
+    def failed(self, message: str, exit_code: int = 1) -> None:
+        """The start failed: the process in front prints `message` and ends with `exit_code`."""
+        self._tell(f"{exit_code} {mask(message)}")
+
+    def _tell(self, verdict: str) -> None:
+        if self._fd < 0:
+            return
+        fd, self._fd = self._fd, -1
+        with contextlib.suppress(BrokenPipeError):
+            os.write(fd, verdict.encode("utf-8", "replace"))
+        os.close(fd)
+
+
+def require_pidfile(path: str) -> None:
+    """A process in the background cannot be stopped without one."""
+    if not path:
+        raise UsageError("Daemon needs pidfile")
+
+
+def detach() -> Detached:
+    """Go to the background: two forks, own session, standard files on /dev/null.
+
+    Returns behind. In front the process ends here with the verdict it is told.
+    """
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if os.fork():
+        os.close(writer)
+        _await_verdict(reader)
+    os.close(reader)
+    os.setsid()
+    # The second fork makes sure that no terminal can ever become ours again.
+    if os.fork():
+        os._exit(0)
+    drop_console()
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.close(null)
+    return Detached(writer)
+
+
+def _await_verdict(reader: int) -> NoReturn:
+    with os.fdopen(reader, "rb") as stream:
+        verdict = stream.read().decode("utf-8", "replace")
+    os.wait()
+    code, _, message = verdict.partition(" ")
+    if not code:
+        code, message = "1", "the process ended while starting, see its log"
+    if message:
+        print(message, file=sys.stderr)
+    sys.stderr.flush()
+    os._exit(int(code))
+
+
+@dataclass
+class Signals:
+    """Wishes of the operator: `stop` after the current work, `reload` before the next.
+
+    SIGINT asks to stop (twice within a second: at once), SIGTERM ends at once after `on_exit`,
+    SIGHUP asks for a reload. `wake` is set by each of them, for a loop to wait on.
+    """
+
+    clock: Clock = SYSTEM
+    on_exit: Callable[[], None] | None = None
+    stop: threading.Event = field(default_factory=threading.Event)
+    wake: threading.Event = field(default_factory=threading.Event)
+    _reload: bool = False
+    _last_stop: float | None = None
+
+    def install(self) -> None:
+        """Take over the three signals; main thread only."""
+        signal.signal(signal.SIGINT, self._on_stop)
+        signal.signal(signal.SIGTERM, self._on_exit)
+        signal.signal(signal.SIGHUP, self._on_reload)
+
+    def take_reload(self) -> bool:
+        """True once after each SIGHUP."""
+        wanted, self._reload = self._reload, False
+        return wanted
+
+    def wait(self, seconds: float) -> None:
+        """Let `seconds` pass, less when a signal comes."""
+        self.clock.wait(self.wake, seconds)
+        self.wake.clear()
+
+    def _on_stop(self, _number: int, _frame: FrameType | None) -> None:
+        now = self.clock.monotonic()
+        if self._last_stop is not None and now - self._last_stop < _DOUBLE_SECONDS:
+            _log.warning("Double ^C, fast exit")
+            self._leave()
+        self._last_stop = now
+        _log.info("Got SIGINT, shutting down")
+        self.stop.set()
+        self.wake.set()
+
+    def _on_exit(self, _number: int, _frame: FrameType | None) -> None:
+        _log.info("Got SIGTERM, fast exit")
+        self._leave()
+
+    def _on_reload(self, _number: int, _frame: FrameType | None) -> None:
+        self._reload = True
+        self.wake.set()
+
+    def _leave(self) -> NoReturn:
+        if self.on_exit:
+            self.on_exit()
+        logging.shutdown()
+        os._exit(1)
+
+
+def set_title(program: str, *words: str) -> None:
+    """Name the process as `ps` shows it; secrets in the words are masked."""
+    setproctitle.setproctitle(mask(" ".join((program, *words))))

@@ -1,0 +1,259 @@
+"""Logging: line formats, rotation, verbosity, and the masking of passwords.
+
+Two text styles carry over from Londiste, and one is ours:
+
+    londiste   2012-05-31 09:13:41,442 31116 INFO text
+    pgqd       2012-05-30 21:35:07.497 9446 LOG text
+    json       {"time": ..., "pid": ..., "level": ..., "logger": ..., "message": ..., fields}
+
+Every line passes through `mask`, exceptions included, so no password of a connect string reaches
+a log. Tracebacks appear with `-v` only. Talk goes to stderr; stdout belongs to data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import logging.config
+import logging.handlers
+import re
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+TRACE = 5
+logging.addLevelName(TRACE, "TRACE")
+
+MASK = "***"
+
+_KEYWORD = r"(?<![?&\w])((?:ssl)?password\s*=\s*)"
+_QUOTED = r"'(?:[^'\\]|\\.)*'"
+#: Inside a sentence a value may be followed by the quote or bracket that encloses the string.
+_IN_TEXT = re.compile(
+    rf"{_KEYWORD}(?:{_QUOTED}|(?:\\.|[^\s\\])+?(?=['\")\],;:.]*(?:\s|$)))", re.IGNORECASE
+)
+_IN_CONNSTR = re.compile(rf"{_KEYWORD}(?:{_QUOTED}|(?:\\.|[^\s\\])+)", re.IGNORECASE)
+_URI_USER = re.compile(r"(postgres(?:ql)?://[^\s:/@]*):[^\s/]*@", re.IGNORECASE)
+_URI_QUERY = re.compile(r"([?&](?:ssl)?password=)[^&\s'\"]*", re.IGNORECASE)
+_SQL = re.compile(rf"(\bpassword\s+){_QUOTED}", re.IGNORECASE)
+
+
+def mask(text: str) -> str:
+    """`text` with the passwords of all connect strings and statements in it masked."""
+    if "assword" not in text and "ASSWORD" not in text and "://" not in text:
+        return text
+    return _mask(text, _IN_TEXT)
+
+
+def mask_connstr(connstr: str) -> str:
+    """A connect string, key/value or URI, with the password masked."""
+    return _mask(connstr, _IN_CONNSTR)
+
+
+def _mask(text: str, keyword: re.Pattern[str]) -> str:
+    text = _URI_USER.sub(rf"\1:{MASK}@", text)
+    text = _URI_QUERY.sub(rf"\1{MASK}", text)
+    text = keyword.sub(rf"\1{MASK}", text)
+    return _SQL.sub(rf"\1'{MASK}'", text)
+
+
+def cut_connstr(connstr: str) -> str:
+    """A connect string as Londiste shows it in its log: cut before the password, then `[...]`."""
+    if "://" in connstr:
+        return mask_connstr(connstr)
+    head, found, _ = connstr.partition("password")
+    return f"{head} [...]" if found else connstr
+
+
+def holds_password(text: str) -> bool:
+    """True when `text` is a connect string with a password in it."""
+    return mask_connstr(text) != text
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """Where and how to log.
+
+    verbosity   -1 quiet, 0 normal, 1 debug, 2 trace
+    style       "londiste" or "pgqd"; the pgqd style keeps a quiet console silent
+    console     whether stderr gets the lines too
+    """
+
+    logfile: str = ""
+    verbosity: int = 0
+    style: str = "londiste"
+    log_format: str = "text"
+    log_size: int = 10 << 20
+    log_count: int = 3
+    console: bool = True
+    syslog_ident: str = ""
+    syslog_facility: str = "daemon"
+    use_skylog: int = 0
+    skylog_locations: tuple[str, ...] = ()
+
+
+_LEVELS = {-1: logging.WARNING, 0: logging.INFO, 1: logging.DEBUG, 2: TRACE}
+
+#: The words of the C ticker.
+_PGQD_LEVELS = {
+    "INFO": "LOG",
+    "TRACE": "NOISE",
+    "CRITICAL": "FATAL",
+}
+
+#: Attributes that every record has; others came through `extra=` and are fields.
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class LineFormatter(logging.Formatter):
+    """One record, one masked line; a traceback follows only when asked for."""
+
+    def __init__(self, style: str, *, traceback: bool) -> None:
+        super().__init__("%(asctime)s %(process)s %(levelname)s %(message)s")
+        self.pgqd = style == "pgqd"
+        self.traceback = traceback
+        self.default_msec_format = "%s.%03d" if self.pgqd else "%s,%03d"
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = _PGQD_LEVELS.get(record.levelname) if self.pgqd else None
+        copy = logging.makeLogRecord({**vars(record), "exc_text": None})
+        if level:
+            copy.levelname = level
+        if not self.traceback:
+            copy.exc_info = copy.stack_info = None
+        return mask(super().format(copy))
+
+
+class SyslogFormatter(LineFormatter):
+    """Syslog has its own time and pid."""
+
+    def __init__(self, ident: str) -> None:
+        super().__init__("pgqd", traceback=False)
+        self._style._fmt = f"{ident}[%(process)s]: %(levelname)s %(message)s"
+
+
+class JsonFormatter(logging.Formatter):
+    """One record, one JSON object, with the fields given through `extra=`."""
+
+    def __init__(self, *, traceback: bool) -> None:
+        super().__init__()
+        self.traceback = traceback
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "pid": record.process,
+            "level": record.levelname,
+            "logger": record.name,
+            "message": mask(record.getMessage()),
+        }
+        for key, value in vars(record).items():
+            if key not in _STANDARD:
+                line[key] = mask(value) if isinstance(value, str) else value
+        if record.exc_info and self.traceback:
+            line["traceback"] = mask(self.formatException(record.exc_info))
+        return json.dumps(line, default=lambda value: mask(str(value)), ensure_ascii=False)
+
+
+class _Masking(logging.Filter):
+    """For handlers that bring a formatter of their own."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = mask(record.getMessage()), None
+        if record.exc_info:
+            record.exc_text = mask(logging.Formatter().formatException(record.exc_info))
+        return True
+
+
+def setup_logging(options: LogOptions) -> None:
+    """Direct all logging as `options` say; may be called again after a reload.
+
+    Raises OSError when the log file cannot be opened.
+    """
+    root = logging.getLogger()
+    handlers = _handlers(options)
+    for old in list(root.handlers):
+        # Handlers of others (a test runner's) stay.
+        if getattr(old, "vedur", False):
+            root.removeHandler(old)
+            old.close()
+    for handler in handlers:
+        handler.vedur = True  # type: ignore[attr-defined]
+        root.addHandler(handler)
+    logging.getLogger("vedur").setLevel(_LEVELS[max(-1, min(2, options.verbosity))])
+
+
+def _handlers(options: LogOptions) -> list[logging.Handler]:
+    formatter = _formatter(options)
+    if _skylog_wanted(options) and (found := _skylog_file(options)):
+        return _skylog_handlers(found)
+    handlers: list[logging.Handler] = []
+    if options.logfile:
+        handlers.append(
+            logging.handlers.RotatingFileHandler(
+                options.logfile,
+                maxBytes=options.log_size,
+                backupCount=options.log_count,
+                encoding="utf-8",
+                errors="backslashreplace",
+            )
+        )
+    if options.console and not (options.style == "pgqd" and options.verbosity < 0):
+        handlers.append(logging.StreamHandler(sys.stderr))
+    for handler in handlers:
+        handler.setFormatter(formatter)
+    if options.syslog_ident and (syslog := _syslog_handler(options)):
+        handlers.append(syslog)
+    return handlers or [logging.NullHandler()]
+
+
+def _formatter(options: LogOptions) -> logging.Formatter:
+    traceback = options.verbosity > 0
+    if options.log_format == "json":
+        return JsonFormatter(traceback=traceback)
+    return LineFormatter(options.style, traceback=traceback)
+
+
+def _syslog_handler(options: LogOptions) -> logging.Handler | None:
+    """None where the machine has no syslog: a container need not log errors about that."""
+    try:
+        facility = logging.handlers.SysLogHandler.facility_names[options.syslog_facility.lower()]
+        handler = logging.handlers.SysLogHandler("/dev/log", facility=facility)
+    except (OSError, KeyError):
+        return None
+    handler.setFormatter(SyslogFormatter(options.syslog_ident))
+    return handler
+
+
+def _skylog_wanted(options: LogOptions) -> bool:
+    on_terminal = options.console and sys.stderr is not None and sys.stderr.isatty()
+    return options.use_skylog > 1 or (options.use_skylog == 1 and not on_terminal)
+
+
+def _skylog_file(options: LogOptions) -> str | None:
+    candidates = (Path(path).expanduser() for path in options.skylog_locations)
+    return next((str(path) for path in candidates if path.is_file()), None)
+
+
+def _skylog_handlers(path: str) -> list[logging.Handler]:
+    """Handlers of a central logging file, which is Python's own `fileConfig` format."""
+    logging.config.fileConfig(path, disable_existing_loggers=False)
+    root = logging.getLogger()
+    handlers = list(root.handlers)
+    for handler in handlers:
+        root.removeHandler(handler)
+        handler.addFilter(_Masking())
+    return handlers
+
+
+def drop_console() -> None:
+    """Stop writing to stderr: the process has left its terminal."""
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        console = type(handler) is logging.StreamHandler
+        if console and getattr(handler, "vedur", False):
+            root.removeHandler(handler)
+            with contextlib.suppress(OSError, ValueError):
+                handler.flush()
