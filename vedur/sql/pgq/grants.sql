@@ -1,0 +1,68 @@
+-- Who may call and read what. Functions are closed to the public unless listed; each group names its role.
+-- Running it again changes nothing; a role that does not exist is passed over (see roles.sql).
+do $grants$
+declare
+    _group record;
+    _function regprocedure;
+    _name text;
+begin
+    grant usage on schema pgq to public;
+
+    for _function in
+        select p.oid
+        from pg_catalog.pg_proc p
+        where p.pronamespace = 'pgq'::regnamespace
+    loop
+        execute format('revoke all on function %s from public', _function);
+    end loop;
+
+    for _group in
+        select *
+        from (values
+            -- looking, by anybody
+            ('public', array['get_queue_info', 'get_consumer_info', 'seq_getval', 'quote_fqname', 'version']),
+            -- producing
+            ('pgq_writer', array['insert_event', 'current_event_table', 'jsontriga', 'logutriga', 'sqltriga']),
+            -- consuming
+            ('pgq_reader', array[
+                'batch_event_sql', 'batch_event_tables', 'batch_retry', 'event_retry', 'find_tick_helper', 'finish_batch',
+                'force_tick', 'get_batch_cursor', 'get_batch_events', 'get_batch_info', 'next_batch', 'next_batch_custom',
+                'next_batch_info', 'register_consumer', 'register_consumer_at', 'unregister_consumer']),
+            -- running it
+            ('pgq_admin', array[
+                '_check_tx_limit', '_due_ticks', '_grant_perms_from', '_lock_ticker', '_notify_tick', '_write_tick',
+                'create_queue', 'drop_queue', 'event_retry_raw', 'grant_perms', 'insert_event_raw', 'maint_operations',
+                'maint_retry_events', 'maint_rotate_tables_step1', 'maint_rotate_tables_step2', 'maint_tables_to_vacuum',
+                'seq_setval', 'set_queue_config', 'ticker', 'tune_storage', 'upgrade_schema'])
+        ) as v (role_name, functions)
+        where role_name = 'public'
+            or exists (select 1 from pg_catalog.pg_roles r where r.rolname = role_name)
+    loop
+        for _function in
+            select p.oid
+            from pg_catalog.pg_proc p
+            where p.pronamespace = 'pgq'::regnamespace
+                and p.proname = any (_group.functions)
+        loop
+            execute format('grant execute on function %s to %s', _function, _group.role_name);
+        end loop;
+    end loop;
+
+    grant select on table pgq.consumer, pgq.queue, pgq.tick, pgq.subscription to public;
+    if exists (select 1 from pg_catalog.pg_roles where rolname = 'pgq_reader') then
+        grant select on table pgq.consumer, pgq.queue, pgq.tick, pgq.subscription, pgq.event_template to pgq_reader;
+    end if;
+    if exists (select 1 from pg_catalog.pg_roles where rolname = 'pgq_admin') then
+        grant select, insert, update, delete
+            on table pgq.consumer, pgq.queue, pgq.tick, pgq.subscription, pgq.retry_queue to pgq_admin;
+        grant select, insert, truncate on table pgq.event_template to pgq_admin;
+    end if;
+
+    -- Roles may have come after the queues.
+    for _name in
+        select queue_name from pgq.queue
+    loop
+        perform pgq.grant_perms(_name);
+    end loop;
+end;
+$grants$;

@@ -1,0 +1,61 @@
+create or replace function pgq.insert_event_raw(
+    queue_name text,
+    ev_id bigint,
+    ev_time timestamptz,
+    ev_owner integer,
+    ev_retry integer,
+    ev_type text,
+    ev_data text,
+    ev_extra1 text,
+    ev_extra2 text,
+    ev_extra3 text,
+    ev_extra4 text
+)
+returns bigint
+language plpgsql
+as $$
+-- ----------------------------------------------------------------------
+-- Inserts an event with all its fields, for retries and for copies of a queue.
+--
+-- Parameters:
+--     queue_name              name of the queue
+--     ev_id                   id; null: the next one. The sequence moves in both cases, or the ticker would not notice.
+--     ev_time                 time; null: now
+--     ev_owner                subscription that alone may see it; null: all
+--     ev_retry                how often it was retried
+--     ev_type .. ev_extra4    content
+-- Returns: ev_id
+-- Writes: current event table of the queue
+-- Raises: Queue name must not be NULL; No such queue; Insert into queue disallowed; Queue '...' allows max N events from one TX
+-- ----------------------------------------------------------------------
+declare
+    _queue record;
+    _id bigint;
+begin
+    select q.queue_id, q.queue_name, q.queue_data_pfx || '_' || q.queue_cur_table as event_table,
+        q.queue_disable_insert, q.queue_per_tx_limit, pg_catalog.nextval(q.queue_event_seq::regclass) as ev_id
+    into _queue
+    from pgq.queue q
+    where q.queue_name = insert_event_raw.queue_name;
+    if not found then
+        if insert_event_raw.queue_name is null then
+            raise exception 'Queue name must not be NULL';
+        end if;
+        raise exception 'No such queue';
+    end if;
+    if _queue.queue_disable_insert and current_setting('session_replication_role') <> 'replica' then
+        raise exception 'Insert into queue disallowed';
+    end if;
+    -- The limit is for producers: retries come back in maintenance, many in one transaction.
+    if _queue.queue_per_tx_limit is not null and ev_owner is null then
+        perform pgq._check_tx_limit(_queue.queue_id, _queue.queue_name, _queue.queue_per_tx_limit);
+    end if;
+
+    _id := coalesce(ev_id, _queue.ev_id);
+    execute 'insert into ' || _queue.event_table
+        || ' (ev_id, ev_time, ev_owner, ev_retry, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4)'
+        || ' values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)'
+    using _id, coalesce(ev_time, now()), ev_owner, ev_retry, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4;
+    return _id;
+end;
+$$;
