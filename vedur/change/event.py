@@ -1,0 +1,74 @@
+"""Events of a replication queue and what their type says.
+
+`ev_type` tells the payload format by its shape: `I:id` is urlencoded and carries the key columns,
+`{"op":...` is JSON and carries table and key, a bare `I`, `U`, `D` is a SQL fragment. `R` is a
+truncate in every format but JSON. Everything else is for the worker, not for a table.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from vedur.errors import StateError
+
+Op = Literal["I", "U", "D", "R", "-"]
+Format = Literal["urlenc", "json", "sql", ""]
+
+_JSON_OPS: dict[str, Op] = {"INSERT": "I", "UPDATE": "U", "DELETE": "D", "TRUNCATE": "R"}
+
+
+@dataclass(frozen=True, slots=True)
+class EventType:
+    """`op` is "-" for events that are not about rows; `keys` is empty where unknown."""
+
+    op: Op
+    format: Format = ""
+    keys: tuple[str, ...] = ()
+    table: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event as the queue stores it; `ev_time` and the owner are of no use to replay."""
+
+    ev_id: int
+    ev_txid: int
+    ev_type: str
+    ev_data: str | None
+    ev_extra1: str | None = None
+    ev_extra2: str | None = None
+    ev_extra3: str | None = None
+    ev_extra4: str | None = None
+
+    def named(self, message: str) -> str:
+        """A message that says which event it is about, as upstream writes it."""
+        return f"[ev_id={self.ev_id},ev_txid={self.ev_txid}] {message}"
+
+
+@lru_cache(maxsize=4096)
+def parse_type(ev_type: str) -> EventType:
+    """Read an `ev_type`; system events come back with op "-"."""
+    if ev_type in ("I", "U", "D"):
+        return EventType(op=ev_type, format="sql")  # type: ignore[arg-type]
+    if ev_type == "R":
+        return EventType(op="R")
+    if ev_type[:2] in ("I:", "U:", "D:"):
+        keys = tuple(k for k in ev_type[2:].split(",") if k)
+        return EventType(op=ev_type[0], format="urlenc", keys=keys)  # type: ignore[arg-type]
+    if ev_type.startswith("{"):
+        return _parse_json_type(ev_type)
+    return EventType(op="-")
+
+
+def _parse_json_type(ev_type: str) -> EventType:
+    try:
+        said = json.loads(ev_type)
+        op = _JSON_OPS[said["op"]]
+        table = said.get("table")
+        name = ".".join(table) if table else None
+        return EventType(op=op, format="json", keys=tuple(said.get("pkey") or ()), table=name)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise StateError(f"event type cannot be read: {ev_type!r}") from None

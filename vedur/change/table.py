@@ -1,0 +1,93 @@
+"""What replay must know about one table of the target; travels to the tasks by pickle."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+
+#: Types whose values have one text form each, whatever a session has set. For keys of other
+#: types (numeric, timestamptz, citext, char(n), ...) two texts can mean one key, so the server
+#: folds changes again with its own idea of equality.
+CANONICAL_TYPES = frozenset(
+    ("smallint", "integer", "bigint", "oid", "uuid", "boolean", "text", "character varying")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the target; `type` is the base type of a domain, as SQL writes it."""
+
+    name: str
+    type: str
+    type_kind: str = ""  # json, array, array:json, record, or '' for scalars
+    generated: bool = False
+    identity_always: bool = False
+    canonical: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A txid snapshot: xmin, xmax and the transactions in progress between them."""
+
+    xmin: int
+    xmax: int
+    xip: frozenset[int]
+
+    @classmethod
+    def parse(cls, text: str) -> Snapshot:
+        """Read `xmin:xmax:xip,xip`."""
+        xmin, xmax, xip = text.split(":")
+        return cls(int(xmin), int(xmax), frozenset(int(x) for x in xip.split(",") if x))
+
+    def contains(self, txid: int) -> bool:
+        """Had this transaction committed (or aborted) when the snapshot was taken?"""
+        return txid < self.xmax and txid not in self.xip
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table that takes changes: its name in the set, where it lives here, its columns.
+
+    `unique_keys` are the column sets of valid, total unique indexes; `snapshot` is set while
+    events that the first copy already contains may still come.
+    """
+
+    name: str
+    dest: str  # quoted
+    stage: str  # quoted
+    columns: tuple[Column, ...]
+    unique_keys: tuple[frozenset[str], ...] = ()
+    exclusions: int = 0
+    partitioned: bool = False
+    snapshot: Snapshot | None = None
+    by_name: dict[str, Column] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        self.by_name.update({c.name: c for c in self.columns})
+
+    @property
+    def stage_columns(self) -> tuple[Column, ...]:
+        """What is staged: everything that a statement may set."""
+        return tuple(c for c in self.columns if not c.generated)
+
+    @property
+    def only(self) -> str:
+        """`only` keeps inheritance children out, but would empty a partitioned table's reach."""
+        return "" if self.partitioned else "only"
+
+    def identifies(self, keys: tuple[str, ...]) -> bool:
+        """Do these columns name at most one row of the target?"""
+        return any(unique <= set(keys) for unique in self.unique_keys)
+
+    def other_uniques(self, keys: tuple[str, ...]) -> bool:
+        """Can rows collide on anything but these keys?"""
+        return self.exclusions > 0 or any(u != frozenset(keys) for u in self.unique_keys)
+
+    def canonical(self, keys: tuple[str, ...]) -> bool:
+        """Is text equality of these keys the server's equality?"""
+        return all(k in self.by_name and self.by_name[k].canonical for k in keys)
+
+
+def shape_id(columns: tuple[str, ...]) -> int:
+    """A number for a set of columns in order, the same in every process."""
+    return zlib.crc32("\x00".join(columns).encode())
