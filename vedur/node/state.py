@@ -1,0 +1,57 @@
+"""Positions, errors and pauses of consumers, and watermarks: what workers and operators set."""
+
+from __future__ import annotations
+
+from vedur.db import Database
+from vedur.node.command import Answer, command
+
+
+def set_consumer_completed(db: Database, queue: str, consumer: str, tick: int) -> Answer:
+    """Store the tick that is applied here; belongs in the transaction of the data."""
+    return command(db, "pgq_node.set_consumer_completed", queue, consumer, tick)
+
+
+def set_consumer_error(db: Database, queue: str, consumer: str, message: str) -> Answer:
+    """Show an error in `status`; the next completed batch clears it."""
+    return command(db, "pgq_node.set_consumer_error", queue, consumer, message)
+
+
+def set_consumer_paused(
+    db: Database, queue: str, consumer: str, paused: bool, *, node: str = ""
+) -> Answer:
+    """Ask a consumer to pause or go on; it answers through `uptodate`."""
+    return command(db, "pgq_node.set_consumer_paused", queue, consumer, paused, node=node)
+
+
+def set_consumer_uptodate(db: Database, queue: str, consumer: str, uptodate: bool) -> Answer:
+    """The consumer has (or has not) seen the latest settings."""
+    return command(db, "pgq_node.set_consumer_uptodate", queue, consumer, uptodate)
+
+
+def change_consumer_provider(
+    db: Database, queue: str, consumer: str, provider: str, *, node: str = ""
+) -> Answer:
+    """Read from another node from now on."""
+    return command(db, "pgq_node.change_consumer_provider", queue, consumer, provider, node=node)
+
+
+def register_consumer(
+    db: Database, queue: str, consumer: str, provider: str, tick: int, *, node: str = ""
+) -> Answer:
+    """Keep the position of a consumer on this node."""
+    return command(db, "pgq_node.register_consumer", queue, consumer, provider, tick, node=node)
+
+
+def unregister_consumer(db: Database, queue: str, consumer: str, *, node: str = "") -> Answer:
+    """Forget a consumer's position."""
+    return command(db, "pgq_node.unregister_consumer", queue, consumer, node=node)
+
+
+def set_subscriber_watermark(db: Database, queue: str, subscriber: str, tick: int) -> Answer:
+    """On the provider: the subscriber and everything below it needs nothing before `tick`."""
+    return command(db, "pgq_node.set_subscriber_watermark", queue, subscriber, tick)
+
+
+def set_global_watermark(db: Database, queue: str, tick: int | None) -> Answer:
+    """On a root with None: work it out and publish it; on a branch: move to `tick`."""
+    return command(db, "pgq_node.set_global_watermark", queue, tick)

@@ -1,0 +1,5 @@
+-- Statements of the node layer (vedur/node).
+
+-- name: has_schema
+-- Is pgq_node installed here?
+select pg_catalog.to_regclass('pgq_node.node_info') is not null
