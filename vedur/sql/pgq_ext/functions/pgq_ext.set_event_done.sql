@@ -27,7 +27,7 @@ begin
     if _old_batch is distinct from a_batch_id then
         delete from pgq_ext.completed_event
         where consumer_id = a_consumer
-        and subconsumer_id = a_subconsumer
+            and subconsumer_id = a_subconsumer
             and batch_id = _old_batch;
         insert into pgq_ext.partial_batch (consumer_id, subconsumer_id, cur_batch_id)
         values (a_consumer, a_subconsumer, a_batch_id)

@@ -19,7 +19,7 @@ begin
     if a_tick_id is null then
         delete from pgq_ext.completed_tick
         where consumer_id = a_consumer
-        and subconsumer_id = a_subconsumer;
+            and subconsumer_id = a_subconsumer;
     else
         insert into pgq_ext.completed_tick (consumer_id, subconsumer_id, last_tick_id)
         values (a_consumer, a_subconsumer, a_tick_id)
