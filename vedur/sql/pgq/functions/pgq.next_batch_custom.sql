@@ -67,10 +67,20 @@ begin
         return;
     end if;
 
-    select f.next_tick_id, f.next_tick_time, f.next_tick_seq
-    into cur_tick_id, cur_tick_time, cur_tick_event_seq
-    from pgq.find_tick_helper(
-        _queue_id, prev_tick_id, prev_tick_time, prev_tick_event_seq, i_min_count, i_min_interval) f;
+    if i_min_count is null and i_min_interval is null then
+        select t.tick_id, t.tick_time, t.tick_event_seq
+        into cur_tick_id, cur_tick_time, cur_tick_event_seq
+        from pgq.tick t
+        where t.tick_queue = _queue_id
+            and t.tick_id > prev_tick_id
+        order by t.tick_id
+        limit 1;
+    else
+        select f.next_tick_id, f.next_tick_time, f.next_tick_seq
+        into cur_tick_id, cur_tick_time, cur_tick_event_seq
+        from pgq.find_tick_helper(
+            _queue_id, prev_tick_id, prev_tick_time, prev_tick_event_seq, i_min_count, i_min_interval) f;
+    end if;
 
     if cur_tick_id is null or cur_tick_time > now() - i_min_lag then
         prev_tick_id := null;

@@ -20,8 +20,8 @@ as $$
 --     i_queue_id          queue
 --     i_prev_tick_id, i_prev_tick_time, i_prev_tick_seq   tick where the batch begins
 --     i_min_count         wished number of events (estimate), or
---     i_min_interval      wished time; both null: the next tick is enough
--- Returns: the tick; all null if there is none yet
+--     i_min_interval      wished time
+-- Returns: the tick; all null if there is none yet, or nothing is wished
 -- Writes: nothing
 -- Raises: nothing
 -- ----------------------------------------------------------------------
@@ -29,17 +29,6 @@ declare
     _count bigint;
     _time interval;
 begin
-    if i_min_count is null and i_min_interval is null then
-        select t.tick_id, t.tick_time, t.tick_event_seq
-        into next_tick_id, next_tick_time, next_tick_seq
-        from pgq.tick t
-        where t.tick_queue = i_queue_id
-            and t.tick_id > i_prev_tick_id
-        order by t.tick_id
-        limit 1;
-        return;
-    end if;
-
     select t.tick_id, t.tick_time, t.tick_event_seq
     into next_tick_id, next_tick_time, next_tick_seq
     from pgq.tick t
