@@ -1,0 +1,367 @@
+-- Statements of compare and repair (vedur/pipeline/compare, vedur/pipeline/repair, vedur/ops).
+-- Words in braces are filled in by the code with quoted identifiers, expressions and numbers, never
+-- with values of rows. No statement with braces takes parameters, except where marked.
+
+-- name: begin_at
+-- A transaction that sees what another one saw when it exported its snapshot.
+begin isolation level repeatable read read only;
+set transaction snapshot '{snapshot}'
+
+-- name: pin
+-- Text of values must not depend on the server's settings; connect() pins the other half of them.
+-- Slices are the parallelism, so that one server is not asked to give each slice several processes.
+set timezone = 'UTC';
+set lc_monetary = 'C';
+set xmlbinary = 'base64';
+set search_path = pg_catalog, pg_temp;
+set max_parallel_workers_per_gather = 0;
+set jit = off;
+set statement_timeout = 0;
+set idle_in_transaction_session_timeout = 0
+
+-- name: columns
+-- Columns of a table; domains are taken down to their base types.
+with recursive typed as (
+    select a.attnum, a.attname, a.attgenerated, a.atttypid as typid, a.atttypmod as typmod
+    from pg_catalog.pg_attribute a
+    where a.attrelid = pg_catalog.to_regclass(%s) and a.attnum > 0 and not a.attisdropped
+    union all
+    select b.attnum, b.attname, b.attgenerated, t.typbasetype, t.typtypmod
+    from typed b
+    join pg_catalog.pg_type t on t.oid = b.typid
+    where t.typtype = 'd'
+)
+select b.attname::text as name,
+    pg_catalog.format_type(b.typid, b.typmod) as type,
+    b.attgenerated <> '' as generated,
+    t.typnamespace = 'pg_catalog'::pg_catalog.regnamespace as builtin
+from typed b
+join pg_catalog.pg_type t on t.oid = b.typid
+where t.typtype <> 'd'
+order by b.attnum
+
+-- name: unique_keys
+-- Column sets that name at most one row: the primary key first, then the shortest.
+select (
+        select pg_catalog.array_agg(a.attname::text order by k.nr)
+        from pg_catalog.unnest(i.indkey::int2[]) with ordinality as k (attnum, nr)
+        join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+        where k.nr <= i.indnkeyatts
+    ) as columns,
+    i.indisprimary as primary
+from pg_catalog.pg_index i
+where i.indrelid = pg_catalog.to_regclass(%s)
+    and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
+    and not exists (
+        select 1
+        from pg_catalog.pg_attribute a
+        where a.attrelid = i.indrelid and a.attnum = any (i.indkey::int2[]) and not a.attnotnull)
+order by i.indisprimary desc, i.indnkeyatts, i.indexrelid
+
+-- name: storage
+-- The pieces a table is stored in, with their pages: itself, or the leaves of a partitioned one.
+-- Other than heap tables (a foreign partition) have no pages to slice by.
+with relation as (
+    select pg_catalog.to_regclass(%s)::oid as oid
+), leaf as (
+    select p.relid::oid as oid
+    from relation r, pg_catalog.pg_partition_tree(r.oid::regclass) p
+    where p.isleaf
+    union
+    select r.oid
+    from relation r
+    join pg_catalog.pg_class c on c.oid = r.oid and c.relkind <> 'p'
+)
+select pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) as name,
+    case when c.relkind = 'r'
+        then pg_catalog.pg_relation_size(c.oid)
+            / pg_catalog.current_setting('block_size')::bigint
+    end as pages
+from leaf l
+join pg_catalog.pg_class c on c.oid = l.oid
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+order by 1
+
+-- name: page_range
+-- The condition of one slice.
+t.ctid >= '({low},0)'::pg_catalog.tid and t.ctid < '({high},0)'::pg_catalog.tid
+
+-- name: page_tail
+-- The condition of the last slice: without an end, whatever came to the table meanwhile.
+t.ctid >= '({low},0)'::pg_catalog.tid
+
+-- name: count
+-- Rows of a slice.
+select pg_catalog.count(*) as rows, null::bigint as a, null::bigint as b,
+    null::bigint as c, null::bigint as d
+from only {table} as t
+where {condition}
+
+-- name: sums
+-- Rows of a slice and four sums that do not depend on their order: the halves of two 64-bit hashes
+-- of the row's text. sum(int4) adds in bigint; sum(bigint) would add in numeric and be slow. The low
+-- half of seed 0 is hashtext(), so column `a` is the checksum that Londiste prints.
+-- `offset 0` keeps the planner from putting the row's text into the query eight times.
+select pg_catalog.count(*) as rows,
+    pg_catalog.sum((h0 << 32 >> 32)::int4) as a,
+    pg_catalog.sum((h0 >> 32)::int4) as b,
+    pg_catalog.sum((h1 << 32 >> 32)::int4) as c,
+    pg_catalog.sum((h1 >> 32)::int4) as d
+from (
+    select pg_catalog.hashtextextended(r, 0) as h0, pg_catalog.hashtextextended(r, {seed}) as h1
+    from (
+        select row({columns})::text as r
+        from only {table} as t
+        where {condition}
+        offset 0
+    ) x
+    offset 0
+) y
+
+-- name: bucket_sums
+-- The same by bucket of the key's hash.
+select bucket, pg_catalog.count(*) as rows,
+    pg_catalog.sum((h0 << 32 >> 32)::int4) as a,
+    pg_catalog.sum((h0 >> 32)::int4) as b,
+    pg_catalog.sum((h1 << 32 >> 32)::int4) as c,
+    pg_catalog.sum((h1 >> 32)::int4) as d
+from (
+    select bucket,
+        pg_catalog.hashtextextended(r, 0) as h0, pg_catalog.hashtextextended(r, {seed}) as h1
+    from (
+        select {bucket} as bucket, row({columns})::text as r
+        from only {table} as t
+        where {condition}
+        offset 0
+    ) x
+    offset 0
+) y
+group by bucket
+
+-- name: bucket
+-- The bucket of a row, from its key alone.
+(pg_catalog.hashtextextended(row({key})::text, 5) & {mask})
+
+-- name: key_hashes
+-- Key and hashes of each row of a slice.
+select k as key, pg_catalog.hashtextextended(r, 0) as h0,
+    pg_catalog.hashtextextended(r, {seed}) as h1
+from (
+    select {key} as k, row({columns})::text as r
+    from only {table} as t
+    where {condition}
+    offset 0
+) x
+
+-- name: key_text
+-- A key as a JSON array of texts: unambiguous, and readable outside the server.
+pg_catalog.json_build_array({key})::text
+
+-- name: rows_by_key
+-- Rows that have one of the keys, all columns as text; one parameter for each key column.
+select {key} as key, array[{columns}]::text[] as cells
+from {table} as t
+join pg_catalog.unnest({marks}) as k ({names}) on {match}
+where {condition}
+
+-- name: position
+-- The tick that the target has applied; data and position commit together, so a snapshot that
+-- shows tick N shows the data of tick N.
+select last_tick_id
+from pgq_node.local_state
+where queue_name = %s and consumer_name = %s
+
+-- name: lock_shared
+-- Keeps rewrites and truncates of a table away, and no one else. Takes no snapshot.
+lock table {tables} in access share mode
+
+-- name: export
+-- The snapshot of this transaction: its name for others, and its text.
+select pg_catalog.pg_export_snapshot() as name,
+    pg_catalog.txid_current_snapshot()::text as snapshot
+
+-- name: can_tick
+-- Can a tick be made from a snapshot here, and does the queue take one?
+select pg_catalog.to_regprocedure('vedur.write_moment(text,bigint,text)') is not null
+    and pg_catalog.to_regprocedure('pgq._lock_ticker(integer,boolean)') is not null
+    and exists (
+        select 1 from pgq.queue
+        where queue_name = %s and not queue_external_ticker and not queue_ticker_paused
+    ) as answer
+
+-- name: can_hold
+-- Does the worker of this node honour holds?
+select pg_catalog.to_regprocedure('vedur.set_hold(text,text,bigint,interval)') is not null as answer
+
+-- name: begin_moment
+-- Keeps all tickers of the queue out; the id that the next tick will have.
+select vedur.begin_moment(%s)
+
+-- name: begin_import
+-- The transaction that writes a tick from the snapshot of another one.
+begin isolation level repeatable read;
+set transaction snapshot '{snapshot}'
+
+-- name: write_moment
+-- The tick itself.
+select vedur.write_moment(%s, %s, %s)
+
+-- name: end_moment
+-- Tickers may go on.
+select vedur.end_moment(%s)
+
+-- name: set_hold
+-- Ask the worker to stop at a tick.
+select vedur.set_hold(%s, %s, %s, %s::interval)
+
+-- name: drop_hold
+-- The worker may go on.
+select vedur.drop_hold(%s, %s, %s)
+
+-- name: lock_position
+-- The tick that the target has applied; nobody can move it until this transaction ends.
+select vedur.lock_position(%s, %s)
+
+-- name: lag
+-- How far a consumer is behind: time, ticks' events, and since when it was not seen.
+select extract(epoch from c.lag)::float8 as lag, extract(epoch from c.last_seen)::float8 as last_seen,
+    coalesce(c.pending_events, 0)::bigint as pending
+from pgq.get_consumer_info(%s, %s) c
+
+-- name: sharing
+-- How many tables of the set, in any queue, come together in one local table.
+select pg_catalog.count(*)
+from londiste.table_info
+where local and coalesce(dest_table, table_name) = %s
+
+-- name: tables
+-- The local tables of a queue and their states.
+select table_name, coalesce(dest_table, table_name) as dest_table, merge_state, table_attrs
+from londiste.table_info
+where queue_name = %s and local
+order by nr, table_name
+
+-- name: force_tick
+-- Upstream's way to have a tick soon.
+select pgq.force_tick(%s)
+
+-- name: ticker
+-- A tick now, if one is due.
+select pgq.ticker(%s)
+
+-- name: last_tick
+-- The newest tick of the queue.
+select max(t.tick_id)
+from pgq.tick t
+join pgq.queue q on q.queue_id = t.tick_queue
+where q.queue_name = %s
+
+-- name: lock_writers
+-- Stops all writers of one table, as Londiste did.
+lock table {table} in share mode
+
+-- name: stage_keys
+-- Keys that looked different, as text: they come from both sides.
+create unlogged table {stage} (key text not null) with (autovacuum_enabled = off)
+
+-- name: stage_rows
+-- Rows of the provider in the types of the target.
+create unlogged table {stage} with (autovacuum_enabled = off) as
+select {columns} from {dest} as t where false
+
+-- name: stage_drop
+-- Staging goes.
+drop table if exists {stage}
+
+-- name: stage_copy_keys
+-- Keys come in.
+copy {stage} (key) from stdin
+
+-- name: stage_copy_rows
+-- Rows come in.
+copy {stage} from stdin
+
+-- name: stage_read_keys
+-- One slice of the keys.
+select distinct key
+from {stage}
+where pg_catalog.hashtextextended(key, 0) & 2147483647 >= {low}
+    and pg_catalog.hashtextextended(key, 0) & 2147483647 < {high}
+
+-- name: stage_analyze
+-- So that the planner knows how much is staged.
+analyze {stage}
+
+-- name: read_rows
+-- Rows of the provider by key, in COPY's text format; takes no parameters, the keys are literals.
+copy (
+    select {columns}
+    from {table} as t
+    join (values {values}) as k ({names}) on {match}
+    where {condition}
+) to stdout
+
+-- name: repair_delete
+-- Rows that the provider does not have. Each removed row goes to the log.
+with wanted as (
+    select distinct {typed_key} from {keys} s
+), gone as (
+    delete from {only} {dest} as t
+    using wanted k
+    where {match}
+        and ({condition})
+        and not exists (select 1 from {rows} r where {row_match})
+    returning t.*
+)
+insert into vedur.repair_log
+    (queue_name, table_name, dest_table, tick_id, action, row_key, old_row)
+select {queue}, {name}, {dest_name}, {tick}, 'delete', {gone_key}, pg_catalog.row_to_json(g)
+from gone g
+
+-- name: repair_changed
+-- Rows that exist on both sides and differ: logged before they change.
+insert into vedur.repair_log
+    (queue_name, table_name, dest_table, tick_id, action, row_key, old_row, new_row)
+select {queue}, {name}, {dest_name}, {tick}, 'update', {key},
+    pg_catalog.row_to_json(t), pg_catalog.row_to_json(r)
+from {dest} as t
+join (select distinct on ({row_key}) * from {rows} r) r on {row_match}
+where row({old})::text is distinct from row({new})::text
+
+-- name: repair_update
+-- And changed.
+update {only} {dest} as t
+set {sets}
+from (select distinct on ({row_key}) * from {rows} r) r
+where {row_match} and row({old})::text is distinct from row({new})::text
+
+-- name: repair_take_out
+-- The same in two halves, for tables where rows could collide in passing: first all old rows go.
+delete from {only} {dest} as t
+using {rows} r
+where {row_match} and row({old})::text is distinct from row({new})::text
+
+-- name: repair_insert
+-- Rows that the target lacks.
+with come as (
+    insert into {dest} ({columns}) overriding system value
+    select {values}
+    from (select distinct on ({row_key}) * from {rows} r) r
+    where not exists (select 1 from {dest} as t where {row_match})
+    returning *
+)
+insert into vedur.repair_log
+    (queue_name, table_name, dest_table, tick_id, action, row_key, new_row)
+select {queue}, {name}, {dest_name}, {tick}, 'insert', {come_key}, pg_catalog.row_to_json(c)
+from come c
+where not exists (
+    select 1 from vedur.repair_log l
+    where l.queue_name = {queue} and l.table_name = {name} and l.tick_id = {tick}
+        and l.action = 'update' and l.row_key = {come_key})
+
+-- name: repair_counts
+-- What this repair did, by action.
+select action, pg_catalog.count(*) as n
+from vedur.repair_log
+where queue_name = %s and table_name = %s and tick_id = %s
+group by action
