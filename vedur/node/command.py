@@ -46,10 +46,13 @@ def exec_query(db: Database, function: str, *args: Any) -> list[Row]:
     return db.call(function, *args)
 
 
-def command(db: Database, function: str, *args: Any, node: str = "") -> Answer:
+def command(
+    db: Database, function: str, *args: Any, node: str = "", quiet: bool = False
+) -> Answer:
     """Call a function of the contract and judge its answer.
 
-    `node` names the node when it is not the local one: the notes are prefixed with it.
+    `node` names the node when it is not the local one: the notes are prefixed with it. `quiet`
+    keeps a success at DEBUG, for bookkeeping that the operator did not ask for.
     """
     if log.isEnabledFor(logging.DEBUG):
         log.debug("exec_cmd: %s", _shown(function, args))
@@ -57,18 +60,18 @@ def command(db: Database, function: str, *args: Any, node: str = "") -> Answer:
     if not rows:
         raise InternalError(f"BUG: {function} answered nothing")
     answer = Answer(rows[-1].ret_code, rows[-1].ret_note, rows[-1])
-    report(answer, node)
+    report(answer, node, quiet=quiet)
     return answer
 
 
-def report(answer: Answer, node: str = "") -> None:
+def report(answer: Answer, node: str = "", *, quiet: bool = False) -> None:
     """Log an answer by its code; raises `RefusedError` from 400 on."""
     prefix = f"[{node}] " if node else ""
     if answer.code >= 400:
         raise RefusedError(f"{prefix}{answer.note}", code=answer.code, note=answer.note)
     if answer.code >= 300:
         log.warning("%s%s", prefix, answer.note)
-    elif answer.code >= 200:
+    elif answer.code >= 200 and not quiet:
         log.info("%s%s", prefix, answer.note)
     else:
         log.debug("%s%s %s", prefix, answer.code, answer.note)

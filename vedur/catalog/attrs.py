@@ -1,0 +1,34 @@
+"""Attributes as the contract stores them: `key=value&key2`, urlencoded; pure.
+
+A key without `=` holds NULL, which differs from an empty value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import quote_plus, unquote_plus
+
+COPY_CONDITION = "copy_condition"
+MAX_PARALLEL_COPY = "max_parallel_copy"
+HANDLER = "handler"
+COPY_NODE = "copy_node"
+
+
+def encode_attrs(attrs: Mapping[str, str | None]) -> str | None:
+    """The stored text; None where there is nothing to store."""
+    if not attrs:
+        return None
+    return "&".join(
+        quote_plus(key) if value is None else f"{quote_plus(key)}={quote_plus(value)}"
+        for key, value in attrs.items()
+    )
+
+
+def decode_attrs(text: str | None) -> dict[str, str | None]:
+    """The attributes of a stored text; empty for None."""
+    found: dict[str, str | None] = {}
+    for part in (text or "").split("&"):
+        if part:
+            key, equals, value = part.partition("=")
+            found[unquote_plus(key)] = unquote_plus(value) if equals else None
+    return found

@@ -1,0 +1,24 @@
+"""The ordered DDL channel: start and finish of one script."""
+
+from __future__ import annotations
+
+from vedur.db import Database
+from vedur.node.command import Answer, command
+
+
+def execute_start(
+    db: Database, queue: str, name: str, script: str, *, expect_root: bool, attrs: str | None
+) -> Answer:
+    """Reserve a script; 201 says that it has run here before, 401 that this is not the root."""
+    args = (queue, name, script, expect_root)
+    return command(db, "londiste.execute_start", *args, *((attrs,) if attrs else ()))
+
+
+def execute_finish(db: Database, queue: str, name: str) -> Answer:
+    """The script has run; on the root this sends it to all nodes."""
+    return command(db, "londiste.execute_finish", queue, name)
+
+
+def set_session_replication_role(db: Database, role: str) -> None:
+    """Role of the running transaction; works without superuser rights."""
+    db.call("londiste.set_session_replication_role", role, True)

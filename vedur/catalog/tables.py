@@ -1,0 +1,130 @@
+"""The tables of a set: what this node knows and has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vedur.catalog.attrs import COPY_CONDITION, decode_attrs
+from vedur.db import Database
+from vedur.node.command import Answer, command, exec_query
+from vedur.sql import query
+
+#: merge_state of a table whose copy is done; `?` is how old versions wrote it.
+OK_STATES = ("ok", "?")
+
+
+@dataclass(frozen=True)
+class TableInfo:
+    """One row of `londiste.get_table_list`."""
+
+    table_name: str
+    local: bool
+    merge_state: str | None
+    custom_snapshot: str | None
+    table_attrs: str | None
+    dropped_ddl: str | None
+    copy_role: str | None
+    copy_pos: int
+    dest_table: str
+
+    @property
+    def attrs(self) -> dict[str, str | None]:
+        """The decoded attributes."""
+        return decode_attrs(self.table_attrs)
+
+    @property
+    def copy_condition(self) -> str | None:
+        """The rows of the table that this node holds; None for all."""
+        return self.attrs.get(COPY_CONDITION)
+
+    @property
+    def ready(self) -> bool:
+        """True when it is here and its copy is done."""
+        return self.local and self.merge_state in OK_STATES
+
+
+def get_table_list(db: Database, queue: str) -> list[TableInfo]:
+    """All tables of the set that the node knows, in the order in which they were added."""
+    return [
+        TableInfo(
+            table_name=row.table_name,
+            local=row.local,
+            merge_state=row.merge_state,
+            custom_snapshot=row.custom_snapshot,
+            table_attrs=row.table_attrs,
+            dropped_ddl=row.dropped_ddl,
+            copy_role=row.copy_role,
+            copy_pos=row.copy_pos or 0,
+            dest_table=row.dest_table or row.table_name,
+        )
+        for row in exec_query(db, "londiste.get_table_list", queue)
+    ]
+
+
+def local_add_table(
+    db: Database,
+    queue: str,
+    table: str,
+    trigger_args: Sequence[str] = (),
+    attrs: str | None = None,
+    dest_table: str | None = None,
+) -> Answer:
+    """Begin to replicate a table on this node."""
+    return command(
+        db, "londiste.local_add_table", queue, table, list(trigger_args), attrs, dest_table
+    )
+
+
+def local_remove_table(db: Database, queue: str, table: str) -> Answer:
+    """Stop replicating a table on this node; on the root: in the whole set."""
+    return command(db, "londiste.local_remove_table", queue, table)
+
+
+def global_add_table(db: Database, queue: str, table: str) -> Answer:
+    """Record that the set has a table; bookkeeping, so a success is not announced."""
+    return command(db, "londiste.global_add_table", queue, table, quiet=True)
+
+
+def global_remove_table(db: Database, queue: str, table: str) -> Answer:
+    """Record that the set no longer has a table."""
+    return command(db, "londiste.global_remove_table", queue, table, quiet=True)
+
+
+def local_set_table_state(
+    db: Database, queue: str, table: str, snapshot: str | None, state: str | None
+) -> Answer:
+    """Move a table to another state of its first copy; see docs/design for the owners."""
+    return command(db, "londiste.local_set_table_state", queue, table, snapshot, state)
+
+
+def local_set_table_attrs(db: Database, queue: str, table: str, attrs: str | None) -> Answer:
+    """Replace the attributes of a table."""
+    return command(db, "londiste.local_set_table_attrs", queue, table, attrs)
+
+
+def local_set_table_struct(db: Database, queue: str, table: str, ddl: str | None) -> Answer:
+    """Keep the DDL that a copy has dropped, or None once it is back."""
+    return command(db, "londiste.local_set_table_struct", queue, table, ddl)
+
+
+def local_show_missing(db: Database, queue: str) -> list[tuple[str, str]]:
+    """(kind, name) of tables and sequences that could be replicated here and are not."""
+    rows = exec_query(db, "londiste.local_show_missing", queue)
+    return [(row.obj_kind, row.obj_name) for row in rows]
+
+
+def existing(db: Database, names: Sequence[str], kinds: Sequence[str]) -> set[str]:
+    """Those of the contract names that exist in the database with one of the relkinds."""
+    rows = db.query(query("catalog", "existing_relations"), [list(names), list(kinds)])
+    return {row.name for row in rows}
+
+
+def all_relations(db: Database, kinds: Sequence[str]) -> list[str]:
+    """Every user relation of the kinds, as contract names."""
+    return [row.name for row in db.query(query("catalog", "user_relations"), [list(kinds)])]
+
+
+def owned_sequences(db: Database, table: str) -> list[str]:
+    """Sequences that belong to columns of a table."""
+    return [row.name for row in db.query(query("catalog", "owned_sequences"), [table])]

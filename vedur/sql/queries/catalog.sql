@@ -1,0 +1,182 @@
+-- Statements of the catalog layer (vedur/catalog). Definitions are read with search_path set to
+-- pg_catalog, so that every name in them comes out with its schema.
+
+-- name: existing_relations
+-- Which of the names (schema.name, unquoted) exist with one of the kinds.
+select n.nspname || '.' || c.relname as name
+from pg_catalog.pg_class c
+     join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where n.nspname || '.' || c.relname = any (%s)
+  and c.relkind::text = any (%s)
+
+-- name: user_relations
+-- Every relation of a user, by name; partitions count through their parent.
+select n.nspname || '.' || c.relname as name
+from pg_catalog.pg_class c
+     join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relkind::text = any (%s)
+  and c.relpersistence = 'p'
+  and not c.relispartition
+  and n.nspname !~ '^pg_'
+  and n.nspname not in ('information_schema', 'pgq', 'pgq_ext', 'pgq_node', 'pgq_coop', 'londiste', 'vedur')
+order by 1
+
+-- name: owned_sequences
+-- Sequences that belong to columns of a table, identity columns included.
+select sn.nspname || '.' || s.relname as name
+from pg_catalog.pg_depend d
+     join pg_catalog.pg_class s on s.oid = d.objid and s.relkind = 'S'
+     join pg_catalog.pg_namespace sn on sn.oid = s.relnamespace
+     join pg_catalog.pg_class t on t.oid = d.refobjid
+     join pg_catalog.pg_namespace tn on tn.oid = t.relnamespace
+where d.classid = 'pg_catalog.pg_class'::regclass
+  and d.refclassid = 'pg_catalog.pg_class'::regclass
+  and d.deptype in ('a', 'i')
+  and tn.nspname || '.' || t.relname = %s
+order by 1
+
+-- name: set_search_path
+-- Set the path of this session and return the one before; both inside one transaction.
+select pg_catalog.current_setting('search_path') as before,
+       pg_catalog.set_config('search_path', %s, true) as now
+
+-- name: table_head
+-- The table itself.
+select c.oid,
+       c.relkind::text as kind,
+       c.relpersistence::text as persistence,
+       pg_catalog.pg_get_userbyid(c.relowner) as owner,
+       case when c.relkind = 'p' then pg_catalog.pg_get_partkeydef(c.oid) end as partition_key,
+       c.reloptions as options
+from pg_catalog.pg_class c
+     join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where n.nspname = %s
+  and c.relname = %s
+  and c.relkind in ('r', 'p', 'f')
+
+-- name: table_columns
+-- Columns in order; `sequence` is the sequence that a default takes its value from.
+select a.attname as name,
+       pg_catalog.format_type(a.atttypid, a.atttypmod) as type,
+       a.attnotnull as not_null,
+       pg_catalog.pg_get_expr(d.adbin, d.adrelid) as default_expr,
+       a.attidentity::text as identity,
+       a.attgenerated::text as generated,
+       case when a.attcollation <> t.typcollation then
+           (select pg_catalog.quote_ident(cn.nspname) || '.' || pg_catalog.quote_ident(co.collname)
+            from pg_catalog.pg_collation co
+                 join pg_catalog.pg_namespace cn on cn.oid = co.collnamespace
+            where co.oid = a.attcollation)
+       end as collation,
+       (select sn.nspname || '.' || s.relname
+        from pg_catalog.pg_depend dep
+             join pg_catalog.pg_class s on s.oid = dep.refobjid and s.relkind = 'S'
+             join pg_catalog.pg_namespace sn on sn.oid = s.relnamespace
+        where dep.classid = 'pg_catalog.pg_attrdef'::regclass
+          and dep.objid = d.oid
+          and dep.refclassid = 'pg_catalog.pg_class'::regclass
+        limit 1) as sequence
+from pg_catalog.pg_attribute a
+     join pg_catalog.pg_type t on t.oid = a.atttypid
+     left join pg_catalog.pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+where a.attrelid = %s
+  and a.attnum > 0
+  and not a.attisdropped
+order by a.attnum
+
+-- name: table_constraints
+-- Constraints except NOT NULL, which the columns tell (PostgreSQL 18 lists them here too).
+select c.conname as name,
+       c.contype::text as kind,
+       pg_catalog.pg_get_constraintdef(c.oid) as definition,
+       (select i.relname from pg_catalog.pg_class i where i.oid = c.conindid and c.contype in ('p', 'u', 'x')) as index_name
+from pg_catalog.pg_constraint c
+where c.conrelid = %s
+  and c.contype in ('p', 'u', 'x', 'c', 'f')
+  and c.conparentid = 0
+order by pg_catalog.array_position(array['p', 'u', 'x', 'c', 'f'], c.contype::text), c.conname
+
+-- name: table_key
+-- Columns of the primary key, in the order of the key.
+select a.attname as name
+from pg_catalog.pg_constraint c
+     cross join lateral pg_catalog.unnest(c.conkey) with ordinality k(attnum, nr)
+     join pg_catalog.pg_attribute a on a.attrelid = c.conrelid and a.attnum = k.attnum
+where c.conrelid = %s
+  and c.contype = 'p'
+order by k.nr
+
+-- name: table_indexes
+-- Indexes that no constraint owns.
+select i.relname as name,
+       x.indisunique as is_unique,
+       pg_catalog.pg_get_indexdef(i.oid) as definition
+from pg_catalog.pg_index x
+     join pg_catalog.pg_class i on i.oid = x.indexrelid
+where x.indrelid = %s
+  and not exists (select 1 from pg_catalog.pg_constraint c
+                  where c.conindid = i.oid and c.contype in ('p', 'u', 'x'))
+order by i.relname
+
+-- name: table_triggers
+-- Triggers of users; those of replication are made by add-table on each node.
+select t.tgname as name,
+       pg_catalog.pg_get_triggerdef(t.oid) as definition,
+       t.tgenabled::text as enabled
+from pg_catalog.pg_trigger t
+where t.tgrelid = %s
+  and not t.tgisinternal
+  and t.tgname !~ '^(zzz_)?_londiste'
+order by t.tgname
+
+-- name: table_rules
+-- Rules of users.
+select r.rulename as name,
+       pg_catalog.pg_get_ruledef(r.oid) as definition
+from pg_catalog.pg_rewrite r
+where r.ev_class = %s
+  and r.rulename <> '_RETURN'
+order by r.rulename
+
+-- name: table_grants
+-- Rights that somebody other than the owner was given.
+select case when a.grantee = 0 then null else pg_catalog.pg_get_userbyid(a.grantee) end as grantee,
+       a.privilege_type as privilege,
+       a.is_grantable as grantable
+from pg_catalog.pg_class c
+     cross join lateral pg_catalog.aclexplode(c.relacl) a
+where c.oid = %s
+  and a.grantee <> c.relowner
+order by 1, 2
+
+-- name: sequence_structure
+-- How a sequence counts.
+select pg_catalog.format_type(s.seqtypid, null) as type, s.seqstart, s.seqincrement,
+       s.seqmin, s.seqmax, s.seqcache, s.seqcycle
+from pg_catalog.pg_sequence s
+     join pg_catalog.pg_class c on c.oid = s.seqrelid
+     join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where n.nspname = %s
+  and c.relname = %s
+
+-- name: existing_roles
+-- Which of the roles exist here.
+select rolname as name from pg_catalog.pg_roles where rolname = any (%s)
+
+-- name: foreign_keys
+-- Foreign keys from and to a table, with the statement that makes each.
+select fn.nspname || '.' || f.relname as from_table,
+       tn.nspname || '.' || t.relname as to_table,
+       c.conname as fkey_name,
+       pg_catalog.format('alter table only %%I.%%I add constraint %%I %%s;',
+                         fn.nspname, f.relname, c.conname, pg_catalog.pg_get_constraintdef(c.oid)) as fkey_def
+from pg_catalog.pg_constraint c
+     join pg_catalog.pg_class f on f.oid = c.conrelid
+     join pg_catalog.pg_namespace fn on fn.oid = f.relnamespace
+     join pg_catalog.pg_class t on t.oid = c.confrelid
+     join pg_catalog.pg_namespace tn on tn.oid = t.relnamespace
+where c.contype = 'f'
+  and c.conparentid = 0
+  and (fn.nspname || '.' || f.relname = any (%s)
+       or tn.nspname || '.' || t.relname = any (%s))
+order by 1, 3
