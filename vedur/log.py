@@ -28,6 +28,8 @@ logging.addLevelName(TRACE, "TRACE")
 
 MASK = "***"
 
+_SYSLOG_SOCKET = "/dev/log"
+
 _KEYWORD = r"(?<![?&\w])((?:ssl)?password\s*=\s*)"
 _QUOTED = r"'(?:[^'\\]|\\.)*'"
 #: Inside a sentence a value may be followed by the quote or bracket that encloses the string.
@@ -216,12 +218,20 @@ def _formatter(options: LogOptions) -> logging.Formatter:
     return LineFormatter(options.style, traceback=traceback)
 
 
+class _SyslogHandler(logging.handlers.SysLogHandler):
+    def handleError(self, record: logging.LogRecord) -> None:
+        """A syslog that went away is no reason to write tracebacks to the terminal."""
+
+
 def _syslog_handler(options: LogOptions) -> logging.Handler | None:
-    """None where the machine has no syslog: a container need not log errors about that."""
+    """None where the machine has no syslog, as in most containers."""
+    if not Path(_SYSLOG_SOCKET).is_socket():
+        return None
+    names = logging.handlers.SysLogHandler.facility_names
+    facility = names.get(options.syslog_facility.lower(), names["daemon"])
     try:
-        facility = logging.handlers.SysLogHandler.facility_names[options.syslog_facility.lower()]
-        handler = logging.handlers.SysLogHandler("/dev/log", facility=facility)
-    except (OSError, KeyError):
+        handler = _SyslogHandler(_SYSLOG_SOCKET, facility=facility)
+    except OSError:
         return None
     handler.setFormatter(SyslogFormatter(options.syslog_ident))
     return handler

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -188,6 +189,26 @@ def test_drop_console(capsys, tmp_path: Path) -> None:
     log.info("x")
     assert capsys.readouterr().err == ""
     assert "INFO x" in (tmp_path / "l").read_text()
+
+
+def test_syslog_gets_masked_lines(tmp_path: Path, monkeypatch, capsys) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+        server.bind(str(tmp_path / "log"))
+        server.settimeout(5)
+        monkeypatch.setattr("vedur.log._SYSLOG_SOCKET", str(tmp_path / "log"))
+        setup_logging(LogOptions(style="pgqd", console=False, syslog_ident="pgqd"))
+        log.info("to %s", "password=s3cret")
+        got = server.recv(1000).rstrip(b"\0").decode()
+    assert got == f"<30>pgqd[{os.getpid()}]: LOG to password=***"
+    log.info("nobody listens any more")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_machine_without_syslog(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("vedur.log._SYSLOG_SOCKET", str(tmp_path / "none"))
+    setup_logging(LogOptions(style="pgqd", console=False, syslog_ident="pgqd"))
+    log.info("x")
+    assert capsys.readouterr().err == ""
 
 
 def test_skylog_file_is_used_and_masked(tmp_path: Path) -> None:

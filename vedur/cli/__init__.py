@@ -1,0 +1,3 @@
+"""Commands: parse, call, print."""
+
+from __future__ import annotations
