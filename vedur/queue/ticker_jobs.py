@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass, field
+from functools import cache
 
 from vedur.clock import Backoff, Clock
 from vedur.config import PgqdSettings
@@ -51,6 +52,13 @@ class Stats:
         return "{" + ", ".join(f"{w}: {counts.get(w, 0)}" for w in _COUNTED) + "}"
 
 
+@cache
+def _connstr(base: str, database: str) -> str:
+    # Cached, because every tick asks whether its connection still points to the right place.
+    extra = {"tcp_user_timeout": _TCP_USER_TIMEOUT} | parse(base)
+    return with_params(base, **(extra | {"dbname": database}))
+
+
 @dataclass
 class Context:
     """What all databases share; `settings` is replaced on reload."""
@@ -61,9 +69,7 @@ class Context:
 
     def connstr(self, database: str) -> str:
         """The connect string for one database of the server."""
-        base = self.settings.base_connstr
-        extra = {"tcp_user_timeout": _TCP_USER_TIMEOUT} | parse(base)
-        return with_params(base, **(extra | {"dbname": database}))
+        return _connstr(self.settings.base_connstr, database)
 
     def connect(self, database: str) -> Database:
         """A connection for ticker work."""

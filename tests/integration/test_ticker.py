@@ -1,0 +1,312 @@
+"""Ticks, maintenance and retry against real databases, ours and upstream's."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.fixtures.pg import Servers, TestServer
+from vedur.clock import SYSTEM
+from vedur.config import PgqdSettings
+from vedur.db import Database, connect
+from vedur.errors import ConnectError
+from vedur.queue import ticker
+from vedur.queue.ticker_service import TickerService
+
+QUEUE = "odd \"queue'"
+
+
+def until(condition: Callable[[], object], seconds: float = 15.0) -> bool:
+    """Wait for a condition with a deadline."""
+    end = SYSTEM.monotonic() + seconds
+    while SYSTEM.monotonic() < end:
+        if condition():
+            return True
+        SYSTEM.sleep(0.02)
+    return False
+
+
+def never() -> bool:
+    return False
+
+
+def make_queue(db: Database, name: str = QUEUE) -> None:
+    """A queue that ticks at every chance, with a consumer."""
+    db.autocommit = True
+    db.call("pgq.create_queue", name)
+    db.call("pgq.set_queue_config", name, "ticker_max_lag", "0")
+    db.call("pgq.register_consumer", name, "c")
+
+
+def last_tick(db: Database, name: str = QUEUE) -> int:
+    return int(db.one("select last_tick_id from pgq.get_queue_info(%s)", [name])[0])
+
+
+@pytest.fixture(params=["ours", "upstream"])
+def queue_db(request, servers: Servers, make_db_on) -> Database:
+    """A database with one queue, with our schemas or with upstream's extension."""
+    db: Database = make_db_on(servers.get(15), request.param)
+    make_queue(db)
+    return db
+
+
+def test_probe_ours(db: Database) -> None:
+    got = ticker.probe(db)
+    assert got.version is not None and got.version.startswith("3.")
+    assert got.notifies
+
+
+def test_probe_upstream(upstream_db: Database) -> None:
+    got = ticker.probe(upstream_db)
+    assert got.version is not None
+    assert not got.notifies
+
+
+def test_probe_without_queues(bare_db: Database) -> None:
+    assert ticker.probe(bare_db).version is None
+
+
+def test_probe_refuses_version_2(bare_db: Database, caplog) -> None:
+    bare_db.execute("create schema pgq")
+    bare_db.execute("create function pgq.version() returns text language sql as $$select '2.1.8'$$")
+    assert ticker.probe(bare_db).version is None
+    assert "bad pgq version: 2.1.8" in caplog.text
+
+
+def test_a_tick_wakes_listeners_once(queue_db: Database) -> None:
+    queues = ticker.probe(queue_db)
+    queues.tick(queue_db)
+    with connect(queue_db.connstr, autocommit=True) as listener:
+        listener.execute("listen pgq_tick")
+        # Two, because upstream overlooks the very first event of a queue until the next one.
+        queue_db.call("pgq.insert_event", QUEUE, "t", "d")
+        queue_db.call("pgq.insert_event", QUEUE, "t", "d")
+        assert queues.tick(queue_db) == 1
+        got = listener.notifications(5)
+        assert [n.payload for n in got] == [f"{QUEUE}:{last_tick(queue_db)}"]
+        assert listener.notifications(0.1) == []
+
+
+def test_maintenance_rotates_in_two_steps(queue_db: Database) -> None:
+    queue_db.call("pgq.set_queue_config", QUEUE, "rotation_period", "0")
+    # A consumer that has not read on would hold the old table.
+    queue_db.call("pgq.unregister_consumer", QUEUE, "c")
+    state = "select queue_cur_table, queue_switch_step2 is not null from pgq.queue"
+    assert ticker.maintain(queue_db, never) >= 2
+    assert tuple(queue_db.one(state)) == (1, True)
+
+
+def test_maintenance_calls_again_while_there_is_more(db: Database) -> None:
+    make_queue(db)
+    db.execute("create table calls (n serial, arg text)")
+    db.execute(
+        'create function public."More work"(q text) returns int language sql as '
+        "$$insert into calls (arg) values (q) returning 3 - n$$"
+    )
+    db.execute("update pgq.queue set queue_extra_maint = array['public.More work']")
+    ticker.maintain(db, never)
+    assert [row.arg for row in db.query("select arg from calls")] == [QUEUE] * 3
+
+
+def test_a_failing_operation_does_not_stop_the_others(db: Database, caplog) -> None:
+    make_queue(db)
+    db.execute("create table calls (n int)")
+    db.execute(
+        "create function bad(q text) returns int language plpgsql as "
+        "$$begin raise exception 'no luck'; end$$"
+    )
+    db.execute(
+        "create function good(q text) returns int language sql as "
+        "$$insert into calls values (1); select 0$$"
+    )
+    db.execute("update pgq.queue set queue_extra_maint = array['public.bad', 'public.good']")
+    with caplog.at_level(logging.ERROR):
+        ticker.maintain(db, never)
+    assert db.value("select count(*) from calls") == 1
+    assert "no luck" in caplog.text
+
+
+@pytest.mark.parametrize("statement", ["vacuum", "vacuum analyze"])
+def test_vacuum_is_a_statement(db: Database, statement: str) -> None:
+    db.autocommit = True
+    db.execute('create schema "S.x"; create table public."Odd ""t" (n int)')
+    db.execute(
+        "create or replace function pgq.maint_operations(out func_name text, out func_arg text) "
+        f"returns setof record language sql as $$select '{statement}', 'public.Odd \"t'$$"
+    )
+    assert ticker.maintain(db, never) == 1
+
+
+def test_retry_moves_everything(queue_db: Database) -> None:
+    for number in range(25):
+        queue_db.call("pgq.insert_event", QUEUE, "t", str(number))
+    ticker.probe(queue_db).tick(queue_db)
+    batch = queue_db.value("select pgq.next_batch(%s, 'c')", [QUEUE])
+    queue_db.execute(
+        "select pgq.event_retry(%s, ev_id, 0) from pgq.get_batch_events(%s)", [batch, batch]
+    )
+    queue_db.call("pgq.finish_batch", batch)
+    assert ticker.retry_events(queue_db, never) == 25
+    assert ticker.retry_events(queue_db, never) == 0
+
+
+def test_list_databases(oldest: TestServer) -> None:
+    got = ticker.list_databases(oldest.admin)
+    assert "postgres" in got
+    assert not {"template0", "template1"} & set(got)
+
+
+# -- the service ------------------------------------------------------------------------------
+
+
+def settings_for(server_port: int, *databases: str, **more: object) -> PgqdSettings:
+    base = f"host=127.0.0.1 port={server_port} user=postgres"
+    values = {"ticker_period": 0.05, "maint_period": 0.2, "retry_period": 0.2, "check_period": 0.3}
+    return PgqdSettings(base_connstr=base, database_list=databases, **{**values, **more})
+
+
+@contextlib.contextmanager
+def serving(settings: PgqdSettings) -> Iterator[TickerService]:
+    service = TickerService(settings)
+    service.start()
+    try:
+        yield service
+    finally:
+        assert service.stop()
+
+
+def ticks_on(db: Database) -> bool:
+    """The ticker notices a new event."""
+    before = last_tick(db)
+    db.call("pgq.insert_event", QUEUE, "t", "d")
+    return until(lambda: last_tick(db) > before, 10)
+
+
+def dbname(db: Database) -> str:
+    return str(db.value("select current_database()"))
+
+
+def test_one_locked_database_does_not_delay_another(oldest: TestServer, make_db_on) -> None:
+    one, two = make_db_on(oldest), make_db_on(oldest)
+    for db in (one, two):
+        make_queue(db)
+    with connect(one.connstr) as blocker, connect(one.connstr, autocommit=True) as watch:
+        with serving(settings_for(oldest.port, dbname(one), dbname(two))) as service:
+            assert ticks_on(one) and ticks_on(two)
+            blocker.execute("lock table pgq.tick in access exclusive mode")
+            stuck = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+            assert until(lambda: watch.value(stuck) >= 1)
+            for _ in range(3):
+                assert ticks_on(two)
+            blocker.rollback()
+            assert ticks_on(one)
+            assert service.databases == sorted([dbname(one), dbname(two)])
+
+
+def test_a_stuck_statement_is_cancelled_at_stop(oldest: TestServer, make_db_on) -> None:
+    db = make_db_on(oldest)
+    make_queue(db)
+    with connect(db.connstr) as blocker:
+        with serving(settings_for(oldest.port, dbname(db))):
+            assert ticks_on(db)
+            blocker.execute("lock table pgq.tick in access exclusive mode")
+            stuck = (
+                "select count(*) from pg_stat_activity where wait_event_type = 'Lock' "
+                "and datname = current_database() and application_name = 'pgqd'"
+            )
+            assert until(lambda: db.value(stuck) >= 1)
+        assert until(lambda: db.value(stuck) == 0)
+
+
+def test_ticks_go_on_after_an_outage(oldest: TestServer, make_db_on, make_proxy, caplog) -> None:
+    db = make_db_on(oldest)
+    make_queue(db)
+    proxy = make_proxy(oldest.port)
+    with serving(settings_for(proxy.port, dbname(db))):
+        assert ticks_on(db)
+        proxy.cut()
+        assert until(lambda: f"[{dbname(db)}]: " in caplog.text)
+        proxy.restore()
+        assert ticks_on(db)
+
+
+def test_start_without_any_database_fails(oldest: TestServer) -> None:
+    with pytest.raises(ConnectError, match='database "nowhere" does not exist'):
+        TickerService(settings_for(oldest.port, "nowhere")).start()
+
+
+def test_start_with_some_databases_works(oldest: TestServer, make_db_on, caplog) -> None:
+    db = make_db_on(oldest)
+    make_queue(db)
+    with serving(settings_for(oldest.port, dbname(db), "nowhere")):
+        assert ticks_on(db)
+        assert until(lambda: 'database "nowhere" does not exist' in caplog.text)
+
+
+def test_queues_that_appear_later_are_served(oldest: TestServer, make_db_on) -> None:
+    from vedur.db.install import install
+
+    db = make_db_on(oldest, "bare")
+    with serving(settings_for(oldest.port, dbname(db))) as service:
+        idle = (
+            "select count(*) from pg_stat_activity where application_name = 'pgqd' and datname=%s"
+        )
+        assert until(lambda: oldest.admin.value(idle, [dbname(db)]) == 0)
+        install(db)
+        db.commit()
+        make_queue(db)
+        assert ticks_on(db)
+        assert service.databases == [dbname(db)]
+
+
+def test_databases_are_found_and_lost(servers: Servers, caplog) -> None:
+    caplog.set_level(logging.INFO, "vedur")
+    server = TestServer(servers.private(max(_majors())))
+    name = server.create_database(server.template())
+    settings = settings_for(server.port, initial_database="template1")
+    with serving(settings) as service:
+        db = connect(server.connstr(name))
+        make_queue(db)
+        assert ticks_on(db)
+        later = server.create_database("template0", "Later db's")
+        assert until(lambda: later in service.databases)
+        db.close()
+        server.drop_database(name)
+        assert until(lambda: name not in service.databases)
+        assert f"Unregister database: [{name}]" in caplog.text
+        assert f"[{name}]: pgq version ok: 3." in caplog.text
+
+
+def _majors() -> list[int]:
+    from tests.fixtures.pg import VERSIONS
+
+    return list(VERSIONS)
+
+
+def test_maintenance_and_retry_run_by_themselves(queue_db: Database, servers: Servers) -> None:
+    queue_db.call("pgq.set_queue_config", QUEUE, "rotation_period", "0")
+    queue_db.call("pgq.insert_event", QUEUE, "t", "d")
+    with serving(settings_for(servers.get(15).port, dbname(queue_db))) as service:
+        next_batch = "select pgq.next_batch(%s, 'c')"
+        assert until(
+            lambda: (
+                (b := queue_db.value(next_batch, [QUEUE]))
+                and (
+                    queue_db.value("select count(*) from pgq.get_batch_events(%s)", [b])
+                    or not queue_db.call("pgq.finish_batch", b)
+                )
+            )
+        )
+        batch = queue_db.value(next_batch, [QUEUE])
+        queue_db.execute(
+            "select pgq.event_retry(%s, ev_id, 0) from pgq.get_batch_events(%s)", [batch, batch]
+        )
+        queue_db.call("pgq.finish_batch", batch)
+        assert until(lambda: queue_db.value("select count(*) from pgq.retry_queue") == 0)
+        queue_db.call("pgq.unregister_consumer", QUEUE, "c")
+        assert until(lambda: queue_db.value("select max(queue_cur_table) from pgq.queue") > 0)
+        line = service.context.stats.take()
+        assert line.startswith("{ticks: ") and line.endswith("retry: 1}")
