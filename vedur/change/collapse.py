@@ -277,7 +277,8 @@ class Collapser:
         """Hand out what was gathered and start again; routes and shapes stay learnt."""
         taken = {n: b for n, b in self.buffers.items() if b.entries}
         fresh = {
-            n: TableBuffer(b.spec, b.keys, {}, b.shapes, b.unions, b.log) for n, b in self.buffers.items()
+            n: TableBuffer(b.spec, b.keys, {}, b.shapes, b.unions, b.log)
+            for n, b in self.buffers.items()
         }
         log, self.log, self.size = self.log, [], 0
         self.buffers = fresh

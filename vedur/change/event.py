@@ -48,6 +48,15 @@ class Event:
         return f"[ev_id={self.ev_id},ev_txid={self.ev_txid}] {message}"
 
 
+@dataclass(frozen=True, slots=True)
+class EventRange:
+    """Where events are read: a table of the provider, conditions of slices, the subscription."""
+
+    events: str
+    slices: tuple[str, ...]
+    owner: int
+
+
 @lru_cache(maxsize=4096)
 def parse_type(ev_type: str) -> EventType:
     """Read an `ev_type`; system events come back with op "-"."""

@@ -50,7 +50,9 @@ class Nested(str):
 
 def _raw_members(data: str) -> dict[str, str]:
     """The text of each member's value, byte for byte: json columns keep their spelling."""
-    scan, members, at = json.JSONDecoder().raw_decode, {}, _skip(data, 0) + 1
+    scan = json.JSONDecoder().raw_decode
+    members: dict[str, str] = {}
+    at = _skip(data, 0) + 1
     while True:
         at = _skip(data, at)
         if data[at] == "}":

@@ -33,7 +33,9 @@ def _tokens(text: str) -> list[_Token]:
     while at < end:
         match = _TOKEN.match(text, at)
         if match is None or match.lastgroup is None:
-            raise StateError(f"SQL fragment cannot be read at position {at}: {text[at : at + 40]!r}")
+            raise StateError(
+                f"SQL fragment cannot be read at position {at}: {text[at : at + 40]!r}"
+            )
         found.append((match.lastgroup, match.group(match.lastgroup)))
         at = match.end()
     return found

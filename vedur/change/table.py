@@ -26,6 +26,17 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class Replica:
+    """A table that takes changes here: its name in the set, its name here (both the contract's
+    form), the snapshot of its first copy, the condition that its rows fulfil."""
+
+    name: str
+    dest: str
+    snapshot: str | None = None
+    condition: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """A txid snapshot: xmin, xmax and the transactions in progress between them."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from vedur.change.table import Snapshot
 
@@ -74,7 +75,7 @@ def cut(first: Tick, last: Tick, between: Sequence[Tick], count: int) -> list[Sl
     total = whole(first, last)
     borders = _borders(first, last, between, count, total)
     slices = []
-    for at, (low, high) in enumerate(zip(borders, borders[1:], strict=False)):
+    for at, (low, high) in enumerate(pairwise(borders)):
         without = tuple(x for x in total.without if low <= x < high)
         slices.append(Slice(low, high, without, total.also if at == 0 else ()))
     return slices or [total]
@@ -97,7 +98,7 @@ def _borders(
 
 
 def _interpolate(marks: list[tuple[int, int]], goal: int) -> int:
-    for (seq1, xid1), (seq2, xid2) in zip(marks, marks[1:], strict=False):
+    for (seq1, xid1), (seq2, xid2) in pairwise(marks):
         if goal <= seq2:
             span = max(seq2 - seq1, 1)
             return xid1 + (xid2 - xid1) * (goal - seq1) // span

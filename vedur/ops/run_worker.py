@@ -1,0 +1,180 @@
+"""The worker process from its start to its end.
+
+Steps: to the background if asked, before Java exists; pidfile; signals; on a leaf the Spark
+session, warmed up; tell the starter; then the loop. A step that fails before the starter was
+told fails the start, except a server that cannot be reached: that is waited for.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from vedur.config import LondisteSettings, load_londiste
+from vedur.daemon import Detached, PidFile, Signals, detach, require_pidfile, set_title
+from vedur.errors import VedurError
+from vedur.log import LogOptions, setup_logging
+from vedur.node import WorkerState
+from vedur.worker.batch import BatchRunner
+from vedur.worker.loop import Worker
+from vedur.worker.system import Registers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from vedur.pipeline.replay import SparkReplay
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """The command line's share: -d, -v/-q, and --set for a later reload."""
+
+    background: bool = False
+    verbosity: int = 0
+    overrides: Mapping[str, str] = field(default_factory=dict)
+
+
+def run_worker(settings: LondisteSettings, options: WorkerOptions) -> int:
+    """Run the worker of a node until it is told to stop; the exit code."""
+    return WorkerProcess(settings, options).run()
+
+
+@dataclass
+class WorkerProcess:
+    """One run of a worker."""
+
+    settings: LondisteSettings
+    options: WorkerOptions
+    _signals: Signals = field(default_factory=Signals)
+    _detached: Detached | None = None
+    _spark: SparkSession | None = None
+    _worker: Worker | None = None
+
+    def run(self) -> int:
+        """See `run_worker`."""
+        settings = self.settings
+        if self.options.background:
+            require_pidfile(settings.pidfile)
+            self._detached = detach()
+            self._log_as(settings)
+        try:
+            return self._serve()
+        except Exception as error:
+            if self._detached is None:
+                raise
+            message = error.message if isinstance(error, VedurError) else str(error)
+            code = error.exit_code if isinstance(error, VedurError) else 1
+            self._detached.failed(message, code)
+            return code
+
+    def _serve(self) -> int:
+        settings = self.settings
+        set_title("vedur:", "worker", f"({settings.queue_name})")
+        pidfile = PidFile(settings.pidfile) if settings.pidfile else None
+        if pidfile:
+            pidfile.acquire()
+        try:
+            self._signals.on_exit = pidfile.release if pidfile else None
+            self._signals.install()
+            self._worker = Worker(
+                settings,
+                make_runner=self._make_runner,
+                signals=self._signals,
+                reload=self._reload,
+                on_alive=self._alive,
+            )
+            self._worker.run()
+        finally:
+            self._stop_spark()
+            if pidfile:
+                pidfile.release()
+        return 0
+
+    def _alive(self) -> None:
+        if self._detached is not None:
+            self._detached.ready()
+
+    # -- Spark, on a leaf only ------------------------------------------------------------------
+
+    def _make_runner(self, provider: str, state: WorkerState) -> BatchRunner:
+        from vedur.pipeline.session import parallelism
+
+        spark = self._start_spark(state)
+        settings = self._worker.settings if self._worker else self.settings
+        parallel = parallelism(spark)
+        applier = self._make_applier(spark, provider, parallel)
+        return BatchRunner(
+            applier,
+            settings.queue_name,
+            state.worker_name,
+            settings.db,
+            max_batch_events=settings.max_batch_events,
+            parallel=parallel,
+            connections=settings.max_connections_per_node,
+            registers=Registers(
+                settings.register_only_tables,
+                settings.register_skip_tables,
+                settings.register_only_seqs,
+                settings.register_skip_seqs,
+            ),
+        )
+
+    def _make_applier(self, spark: SparkSession, provider: str, parallel: int) -> SparkReplay:
+        from vedur.pipeline.replay import SparkReplay
+
+        return SparkReplay(
+            spark,
+            self.settings.queue_name,
+            provider,
+            self.settings.db,
+            # Processes that wait for work may not hold more connections than the cap allows.
+            keep_links=parallel <= self.settings.max_connections_per_node,
+        )
+
+    def _start_spark(self, state: WorkerState) -> SparkSession:
+        if self._spark is None:
+            from vedur.pipeline.session import start_session
+
+            set_title("vedur:", "worker", state.node_name, f"({self.settings.queue_name})")
+            log.debug("starting Spark")
+            self._spark = start_session(
+                f"vedur {state.node_name}", self.settings.spark, self.settings.logfile
+            )
+            # Spark takes SIGINT for itself when it starts.
+            self._signals.install()
+            log.debug("Spark is ready")
+        return self._spark
+
+    def _stop_spark(self) -> None:
+        if self._spark is not None:
+            from vedur.pipeline.session import stop_session
+
+            stop_session(self._spark)
+            self._spark = None
+
+    # -- settings -------------------------------------------------------------------------------
+
+    def _reload(self) -> LondisteSettings:
+        fresh = load_londiste(self.settings.config_file, dict(self.options.overrides))
+        self._log_as(fresh)
+        self.settings = fresh
+        return fresh
+
+    def _log_as(self, settings: LondisteSettings) -> None:
+        setup_logging(
+            LogOptions(
+                logfile=settings.logfile,
+                verbosity=self.options.verbosity,
+                log_format=settings.log_format,
+                log_size=settings.log_size,
+                log_count=settings.log_count,
+                console=self._detached is None and sys.stderr is not None,
+                use_skylog=settings.use_skylog,
+                skylog_locations=settings.skylog_locations,
+            )
+        )

@@ -1,0 +1,178 @@
+"""Set-based merge of one staged table: DELETE, UPDATE, INSERT, in the caller's transaction.
+
+Deletes go first and inserts last, so a unique value can move from one row to another. Updates in
+between can still collide in passing (two rows swapping a unique value); then the same work is
+done again with the old versions of all updated rows taken out before the first new one goes in.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections import Counter
+from dataclasses import dataclass
+
+from vedur.change.table import TableSpec
+from vedur.db import Database
+from vedur.errors import DatabaseError
+from vedur.names import quote_ident
+from vedur.pipeline.plan import StagedTable
+from vedur.pipeline.stage.tables import stage_name
+from vedur.sql import query
+
+log = logging.getLogger(__name__)
+
+#: unique_violation and exclusion_violation
+_COLLISIONS = frozenset(("23505", "23P01"))
+#: Below this the planner's guess (few rows, index lookups) is right without statistics.
+ANALYZE_ROWS = 20_000
+
+
+class NeedsRowByRow(Exception):
+    """The net changes of this table cannot be composed; replay its events one by one."""
+
+
+@dataclass
+class Merged:
+    """What became of one table's changes."""
+
+    deleted: int = 0
+    updated: int = 0
+    inserted: int = 0
+    missing: int = 0
+
+
+@dataclass
+class TableMerge:
+    """One table of one batch; `after` is the event of its last truncate."""
+
+    db: Database
+    table: StagedTable
+    slot: int
+    slices: list[int]
+    after: int = 0
+
+    def __post_init__(self) -> None:
+        self.spec: TableSpec = self.table.spec
+        self.kinds: Counter[tuple[str, int]] = Counter(self.table.kinds)
+        self.position = {c.name: f"c{i}" for i, c in enumerate(self.spec.stage_columns)}
+
+    def run(self) -> Merged:
+        """Merge; raises `NeedsRowByRow` before anything was written."""
+        if self.table.rows > ANALYZE_ROWS:
+            self._run("analyze")
+        if self.after:
+            self._count()
+        if self.table.needs_fold:
+            self._fold()
+        if any(kind in "X!" for kind, _ in self.kinds):
+            raise NeedsRowByRow
+        if self._total("N") and self.db.value(self._text("existing")):
+            raise NeedsRowByRow
+        try:
+            with self.db.transaction():
+                return self._merge(reinsert=self._identity_in_the_way())
+        except DatabaseError as error:
+            if error.sqlstate not in _COLLISIONS or not self._total("U"):
+                raise
+            log.debug("%s: changes collide in passing, rows are taken out first", self.spec.name)
+            with self.db.transaction():
+                return self._merge(reinsert=True)
+
+    def _merge(self, reinsert: bool) -> Merged:
+        done = Merged()
+        if self._total("D") or self._total("P"):
+            done.deleted = self._run("merge_delete")
+        for shape, columns in self.table.shapes.items():
+            count = self.kinds["U", shape]
+            if not count:
+                continue
+            changed = self._reinsert(shape, columns) if reinsert else self._update(shape, columns)
+            done.updated += changed
+            done.missing += count - changed
+        for shape, columns in self.table.shapes.items():
+            if self.kinds["I", shape] or self.kinds["P", shape]:
+                done.inserted += self._insert(shape, columns)
+        return done
+
+    def _update(self, shape: int, columns: tuple[str, ...]) -> int:
+        sets = ", ".join(
+            f"{quote_ident(c)} = s.{self.position[c]}" for c in columns if c not in self.table.keys
+        )
+        if not sets:  # a table that is all key: an update says nothing new
+            return self.kinds["U", shape]
+        return self._run("merge_update", shape=shape, sets=sets)
+
+    def _insert(self, shape: int, columns: tuple[str, ...]) -> int:
+        return self._run(
+            "merge_insert",
+            shape=shape,
+            columns=", ".join(map(quote_ident, columns)),
+            values=", ".join(f"s.{self.position[c]}" for c in columns),
+        )
+
+    def _reinsert(self, shape: int, columns: tuple[str, ...]) -> int:
+        """Columns that the events do not have keep the value of the row taken out."""
+        kept = [c.name for c in self.spec.stage_columns if c.name not in columns]
+        returning = [f"s.{self.position[c]} as n{i}" for i, c in enumerate(columns)]
+        returning += [f"d.{quote_ident(c)} as k{i}" for i, c in enumerate(kept)]
+        return self._run(
+            "merge_reinsert",
+            shape=shape,
+            returning="".join(f", {r}" for r in returning),
+            columns=", ".join(map(quote_ident, (*columns, *kept))),
+            values=", ".join(
+                [f"n{i}" for i in range(len(columns))] + [f"k{i}" for i in range(len(kept))]
+            ),
+        )
+
+    def _identity_in_the_way(self) -> bool:
+        """GENERATED ALWAYS AS IDENTITY accepts an inserted value, but no update of it."""
+        return any(
+            c.identity_always and c.name not in self.table.keys for c in self.spec.stage_columns
+        )
+
+    def _fold(self) -> None:
+        if self.table.chunks == 1 and not self.db.value(self._text("has_duplicates")):
+            return
+        folded = secrets.randbits(62)
+        every = "".join(f", c{i}" for i in range(len(self.position)))
+        text = self._text(
+            "fold",
+            target=folded,
+            columns=every,
+            values="".join(f", f.c{i}" for i in range(len(self.position))),
+        )
+        self.db.execute(text)
+        self.slices, self.after = [folded], 0
+        self._count()
+
+    def _count(self) -> None:
+        rows = self.db.query(self._text("kinds"))
+        self.kinds = Counter({(r.kind, r.shape): r.n for r in rows})
+
+    def _total(self, kind: str) -> int:
+        return sum(n for (k, _), n in self.kinds.items() if k == kind)
+
+    def _run(self, name: str, **words: object) -> int:
+        return self.db.execute(self._text(name, **words))
+
+    def _text(self, name: str, **words: object) -> str:
+        chosen = f"s.slice in ({', '.join(map(str, self.slices))})"
+        if self.after:
+            chosen += f" and s.ev_first > {self.after}"
+        keys = [self.position[k] for k in self.table.keys]
+        return query("replay", name).format(
+            **{
+                "only": self.spec.only,
+                "dest": self.spec.dest,
+                "stage": stage_name(self.spec, self.slot),
+                "chosen": chosen,
+                "keys": ", ".join(keys),
+                "match": " and ".join(
+                    f"d.{quote_ident(k)} = s.{p}"
+                    for k, p in zip(self.table.keys, keys, strict=True)
+                ),
+                **words,
+            }
+        )

@@ -1,0 +1,173 @@
+"""What a staging job amounts to, and whether it can be merged as it is. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from vedur.change.event import Event, EventRange
+from vedur.change.table import TableSpec
+
+
+@dataclass
+class StagedTable:
+    """All that a batch staged for one table."""
+
+    spec: TableSpec
+    keys: tuple[str, ...] = ()
+    shapes: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    kinds: Counter[tuple[str, int]] = field(default_factory=Counter)
+    chunks: int = 0
+    logged: int = 0
+    noop: int = 0
+    last: int = 0
+    mixed_keys: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Staged net changes."""
+        return sum(self.kinds.values())
+
+    @property
+    def needs_fold(self) -> bool:
+        """May a key have more than one net change?"""
+        return self.chunks > 1 or not self.spec.canonical(self.keys)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An event that does not fit the target."""
+
+    ev_id: int
+    ev_txid: int
+    table: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f'[ev_id={self.ev_id},ev_txid={self.ev_txid}] table "{self.table}": {self.problem}'
+
+
+@dataclass
+class Staged:
+    """A range of ticks that lies in staging tables, ready to be merged by the driver."""
+
+    queue: str
+    slot: int
+    slices: list[int] = field(default_factory=list)
+    tables: dict[str, StagedTable] = field(default_factory=dict)
+    barriers: list[Event] = field(default_factory=list)
+    truncates: dict[str, int] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    events: int = 0
+    ignored: int = 0
+    log_from: int | None = None
+    source: EventRange | None = None  # where it was read from, to read it again in another form
+    specs: dict[str, TableSpec] = field(default_factory=dict)
+
+    def add(self, summary: dict[str, Any], specs: dict[str, TableSpec]) -> None:
+        """Take the summary of one slice."""
+        self.slices.append(int(summary["slice"]))
+        self.events += summary["events"]
+        self.ignored += summary["ignored"]
+        self.barriers += [Event(**e) for e in summary["barriers"]]
+        self.barriers.sort(key=lambda e: e.ev_id)
+        self.faults += [Fault(**f) for f in summary["faults"]]
+        for name, ev_id in summary["truncates"].items():
+            self.truncates[name] = max(ev_id, self.truncates.get(name, 0))
+        for name, said in summary["tables"].items():
+            self._add_table(name, said, specs)
+
+    def absorb(self, other: Staged) -> None:
+        """Take over what a later range staged into the same slot."""
+        self.slices += other.slices
+        self.events += other.events
+        self.ignored += other.ignored
+        self.barriers = sorted([*self.barriers, *other.barriers], key=lambda e: e.ev_id)
+        self.faults += other.faults
+        for name, ev_id in other.truncates.items():
+            self.truncates[name] = max(ev_id, self.truncates.get(name, 0))
+        for name, theirs in other.tables.items():
+            mine = self.tables.setdefault(name, StagedTable(theirs.spec))
+            mine.mixed_keys |= bool(mine.keys and theirs.keys and mine.keys != theirs.keys)
+            mine.keys = mine.keys or theirs.keys
+            mine.shapes.update(theirs.shapes)
+            mine.kinds.update(theirs.kinds)
+            mine.chunks += theirs.chunks
+            mine.logged += theirs.logged
+            mine.noop += theirs.noop
+            mine.last = max(mine.last, theirs.last)
+
+    def _add_table(self, name: str, said: dict[str, Any], specs: dict[str, TableSpec]) -> None:
+        table = self.tables.setdefault(name, StagedTable(specs[name]))
+        keys = tuple(said["keys"])
+        table.mixed_keys |= bool(table.keys and keys and table.keys != keys)
+        table.keys = table.keys or keys
+        table.shapes.update({int(i): tuple(c) for i, c in said["shapes"].items()})
+        for mark, count in said["kinds"].items():
+            kind, shape = mark.split("/")
+            table.kinds[kind, int(shape)] += count
+        table.chunks += said["chunks"]
+        table.logged += said["logged"]
+        table.noop += said["noop"]
+        table.last = max(table.last, said["last"])
+
+    @property
+    def scripts(self) -> list[int]:
+        """Where EXECUTE events are."""
+        return [e.ev_id for e in self.barriers if e.ev_type == "EXECUTE"]
+
+
+def combined(first: Staged, second: Staged) -> Staged:
+    """Two adjacent ranges in one slot as one."""
+    assert first.source is not None and second.source is not None
+    both = Staged(
+        first.queue,
+        first.slot,
+        log_from=min(filter(None, (first.log_from, second.log_from)), default=None),
+        source=EventRange(
+            first.source.events,
+            first.source.slices + second.source.slices,
+            first.source.owner,
+        ),
+        specs={**first.specs, **second.specs},
+    )
+    both.absorb(first)
+    both.absorb(second)
+    return both
+
+
+@dataclass(frozen=True)
+class Restage:
+    """Why a batch must be staged again, and how."""
+
+    reason: str
+    log_tables: frozenset[str] = frozenset()
+    log_from: int | None = None
+
+
+def check(staged: Staged) -> Restage | None:
+    """Can this be merged? None if so."""
+    scripts = staged.scripts
+    if scripts and staged.log_from is None:
+        first = min(scripts)
+        late = [t for t in staged.tables.values() if t.last > first]
+        late_truncate = any(e > first for e in staged.truncates.values())
+        if late or late_truncate or any(f.ev_id > first for f in staged.faults):
+            return Restage("a script runs in the middle", log_from=first)
+    return _check_tables(staged.tables.items(), staged)
+
+
+def _check_tables(tables: Iterable[tuple[str, StagedTable]], staged: Staged) -> Restage | None:
+    log = set()
+    for name, table in tables:
+        mixed = bool(table.rows and table.logged and staged.log_from is None)
+        # Partial rows of one key in several runs cannot be put together by the server.
+        ragged = len(table.shapes) > 1 and table.needs_fold
+        broken = any(kind in "X!" for kind, _ in table.kinds)
+        if mixed or ragged or broken or table.mixed_keys:
+            log.add(name)
+    if log:
+        return Restage(f"row by row: {', '.join(sorted(log))}", log_tables=frozenset(log))
+    return None

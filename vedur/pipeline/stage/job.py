@@ -1,0 +1,54 @@
+"""The Spark job of one batch: one task per slice, a small summary row from each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import vedur.errors
+from vedur.errors import VedurError
+from vedur.pipeline.stage.task import StageTask, stage_slice
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+
+def run_job(spark: SparkSession, task: StageTask) -> list[dict[str, Any]]:
+    """Stage all slices; returns their summaries. Errors of tasks are raised here as ours."""
+    count = len(task.slices)
+
+    def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            parts = batch.column(0).to_pylist()
+            if parts:
+                summaries = [stage_slice(task, int(part)) for part in parts]
+                yield pa.RecordBatch.from_pydict({"summary": summaries})
+
+    frame = spark.range(0, count, 1, count).mapInArrow(stage, "summary string")
+    summaries = [json.loads(row.summary) for row in frame.collect()]
+    for said in summaries:
+        if "error" in said:
+            raise _rebuild(said)
+    return sorted(summaries, key=lambda s: int(s["part"]))
+
+
+def _rebuild(said: dict[str, Any]) -> VedurError:
+    cls = getattr(vedur.errors, said["error"], VedurError)
+    error: VedurError = cls(said["message"], **said["values"])
+    return error
+
+
+def warm_up(spark: SparkSession) -> None:
+    """The first jobs of a session pay for loading classes and starting Python: pay it now."""
+
+    def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import vedur.pipeline.stage.task  # noqa: F401
+
+        yield from batches
+
+    for _ in range(2):
+        spark.range(0, 1, 1, 1).mapInArrow(nothing, "id bigint").collect()

@@ -1,0 +1,129 @@
+"""Target tables as replay sees them, and the staging tables that fit them.
+
+Staging tables are UNLOGGED and live in schema `vedur`. A queue has two slots of them: while the
+driver merges one, the tasks of the next batch fill the other, and a merged slot can be truncated
+without waiting for anyone. Columns are named by position (`c0`, `c1`, ...).
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Iterable
+
+from vedur.change.table import Column, Replica, Snapshot, TableSpec
+from vedur.db import Database
+from vedur.errors import DatabaseError, StateError
+from vedur.names import parse_name, quote_ident
+from vedur.sql import query
+
+log = logging.getLogger(__name__)
+
+SLOTS = (0, 1)
+
+
+def stage_prefix(queue: str) -> str:
+    """What the names of a queue's staging tables begin with."""
+    return f"stage_{zlib.crc32(queue.encode()):08x}_"
+
+
+def stage_name(spec: TableSpec, slot: int) -> str:
+    """The staging table of a table in a slot, quoted."""
+    return f"vedur.{quote_ident(f'{spec.stage}_{slot}')}"
+
+
+def log_name(queue: str, slot: int) -> str:
+    """The table of events staged as they are, quoted."""
+    return f"vedur.{quote_ident(f'{stage_prefix(queue)}log_{slot}')}"
+
+
+def load_specs(
+    db: Database, queue: str, wanted: Iterable[Replica], lenient: bool = False
+) -> dict[str, TableSpec]:
+    """Look at the target's tables; one that is not there is an error naming it, or left out."""
+    tables = {w.name: w for w in wanted}
+    if not tables:
+        return {}
+    quoted = {w.name: parse_name(w.dest).quoted for w in tables.values()}
+    params = {"names": list(quoted), "relations": list(quoted.values())}
+    columns: dict[str, list[Column]] = {name: [] for name in tables}
+    for row in db.query(query("replay", "table_columns"), params):
+        columns[row.name].append(
+            Column(
+                row.column_name,
+                row.type_name,
+                row.type_kind,
+                row.generated,
+                row.identity_always,
+                row.canonical,
+            )
+        )
+    specs = {}
+    for row in db.query(query("replay", "table_facts"), params):
+        if row.oid is None and lenient:
+            continue
+        if row.oid is None:
+            raise StateError(
+                f'table "{tables[row.name].dest}" does not exist on the target: create it, '
+                f'or run "remove-table {row.name}"'
+            )
+        snapshot = tables[row.name].snapshot
+        specs[row.name] = TableSpec(
+            name=row.name,
+            dest=quoted[row.name],
+            stage=f"{stage_prefix(queue)}{row.oid}",
+            columns=tuple(columns[row.name]),
+            unique_keys=tuple(frozenset(names) for names in row.unique_keys),
+            exclusions=row.exclusions,
+            partitioned=row.partitioned,
+            snapshot=Snapshot.parse(snapshot) if snapshot else None,
+        )
+    return specs
+
+
+def _definition(spec: TableSpec) -> str:
+    types = ",".join(c.type for c in spec.stage_columns)
+    return f"vedur staging {types}"
+
+
+def ensure_stages(db: Database, queue: str, specs: Iterable[TableSpec]) -> None:
+    """Make the staging tables that are missing or no longer fit."""
+    for slot in SLOTS:
+        db.execute(query("replay", "log_create").format(log=log_name(queue, slot)))
+        for spec in specs:
+            stage = stage_name(spec, slot)
+            definition = _definition(spec)
+            if db.value(query("replay", "stage_definition"), [stage]) == definition:
+                continue
+            columns = "".join(f", c{i} {c.type}" for i, c in enumerate(spec.stage_columns))
+            literal = "'" + definition.replace("'", "''") + "'"
+            if "\\" in literal:
+                literal = "E" + literal.replace("\\", "\\\\")
+            db.execute(
+                query("replay", "stage_create").format(
+                    stage=stage, columns=columns, definition=literal
+                )
+            )
+
+
+def drop_stages(db: Database, queue: str) -> None:
+    """At start: what an earlier run left behind goes."""
+    for (name,) in db.query(query("replay", "stage_tables"), [stage_prefix(queue)]):
+        db.execute(query("replay", "stage_drop").format(stage=name))
+
+
+def clear_stages(db: Database, stages: Iterable[str]) -> bool:
+    """Empty staging tables; False where a dying attempt still holds one."""
+    names = sorted(stages)
+    if not names:
+        return True
+    try:
+        with db.transaction():
+            db.execute("set local lock_timeout = '200ms'")
+            db.execute(query("replay", "stage_truncate").format(stages=", ".join(names)))
+    except DatabaseError as error:
+        if error.sqlstate != "55P03":
+            raise
+        log.debug("staging tables are busy, emptied later: %s", error)
+        return False
+    return True

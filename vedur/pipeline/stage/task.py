@@ -1,0 +1,189 @@
+"""What one Spark task does: read a slice of events, collapse it, COPY the result aside.
+
+Runs in a Python worker of an executor, possibly more than once for the same slice. Each attempt
+writes under a slice number of its own in one transaction, and says the number in its result; a
+number that the driver never hears of is never merged. Connections are opened here and kept by
+the worker process for the next task.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from vedur.change.collapse import Collapser, TableBuffer
+from vedur.change.copytext import fields, line
+from vedur.change.event import Event
+from vedur.change.table import TableSpec
+from vedur.db import Database
+from vedur.errors import StateError, VedurError
+from vedur.pipeline.stage.links import link
+from vedur.pipeline.stage.tables import log_name, stage_name
+from vedur.sql import query
+
+#: Bytes of gathered changes after which a task writes them out; Python objects take about five
+#: times this.
+FLUSH_BYTES = 32 << 20
+_WRITE_CHARS = 1 << 18
+
+
+@dataclass(frozen=True)
+class StageTask:
+    """Everything that the tasks of one job need. Holds connect strings: never print it."""
+
+    provider: str = field(repr=False)
+    target: str = field(repr=False)
+    queue: str
+    events: str
+    owner: int
+    slot: int
+    tables: dict[str, TableSpec]
+    slices: tuple[str, ...]
+    log_tables: frozenset[str] = frozenset()
+    log_from: int | None = None
+    flush_bytes: int = FLUSH_BYTES
+    keep_links: bool = True
+
+
+@dataclass
+class TableSummary:
+    """What one attempt staged for one table."""
+
+    keys: list[str] = field(default_factory=list)
+    shapes: dict[str, list[str]] = field(default_factory=dict)
+    kinds: dict[str, int] = field(default_factory=dict)  # "kind/shape" -> rows
+    chunks: int = 0
+    logged: int = 0
+    events: int = 0
+    noop: int = 0
+    last: int = 0
+
+
+@dataclass
+class _Attempt:
+    task: StageTask
+    target: Database
+    slice_id: int
+    collapser: Collapser
+    tables: dict[str, TableSummary] = field(default_factory=dict)
+
+    def summary(self, name: str) -> TableSummary:
+        return self.tables.setdefault(name, TableSummary())
+
+    def read(self, source: Database, condition: str) -> None:
+        text = query("replay", "read_events").format(
+            system=query("replay", "is_system").split("\n", 1)[-1],
+            events=self.task.events,
+            slice=condition,
+            owner=self.task.owner,
+        )
+        add, limit = self.collapser.add, self.task.flush_bytes
+        with source.copy_out(text) as rows:
+            for row in rows:
+                found = fields(bytes(row).decode()[:-1])
+                if found[2] is not None:
+                    raise StateError(f"event {found[0]} is a retry: replication has no use for it")
+                add(Event(int(found[0]), int(found[1]), found[3], *found[4:]))  # type: ignore[arg-type]
+                if self.collapser.size > limit:
+                    self.flush()
+        self.flush()
+
+    def flush(self) -> None:
+        buffers, logged = self.collapser.take()
+        for name, buffer in buffers.items():
+            self._write_table(name, buffer)
+        if logged:
+            self._write_log(logged)
+
+    def _write_table(self, name: str, buffer: TableBuffer) -> None:
+        said = self.summary(name)
+        said.keys = list(buffer.keys)
+        said.chunks += 1
+        for entry in buffer.entries.values():
+            shape = 0
+            if entry.kind in "IUP" and entry.shape is not None:
+                shape = entry.shape.id
+                if str(shape) not in said.shapes:
+                    said.shapes[str(shape)] = list(entry.shape.columns)
+            mark = f"{entry.kind}/{shape}"
+            said.kinds[mark] = said.kinds.get(mark, 0) + 1
+            said.last = max(said.last, entry.last)
+        stage = stage_name(buffer.spec, self.task.slot)
+        self._copy(query("replay", "stage_copy").format(stage=stage), buffer.lines(self.slice_id))
+
+    def _write_log(self, events: list[Event]) -> None:
+        for event in events:
+            said = self.summary(event.ev_extra1 or "")
+            said.logged += 1
+            said.last = max(said.last, event.ev_id)
+        name = log_name(self.task.queue, self.task.slot)
+        rows = (
+            line(
+                [
+                    str(self.slice_id),
+                    str(e.ev_id),
+                    str(e.ev_txid),
+                    e.ev_type,
+                    e.ev_data,
+                    e.ev_extra1,
+                ]
+            )
+            for e in events
+        )
+        self._copy(query("replay", "log_copy").format(log=name), rows)
+
+    def _copy(self, text: str, lines: Any) -> None:
+        with self.target.copy_in(text) as copy:
+            block: list[str] = []
+            size = 0
+            for text in lines:
+                block.append(text)
+                size += len(text)
+                if size > _WRITE_CHARS:
+                    copy.write("".join(block).encode())
+                    block, size = [], 0
+            copy.write("".join(block).encode())
+
+    def result(self, part: int) -> dict[str, Any]:
+        c = self.collapser
+        for name, buffer in c.buffers.items():
+            if name in self.tables:
+                self.tables[name].keys = list(buffer.keys)
+        return {
+            "part": part,
+            "slice": self.slice_id,
+            "events": c.events,
+            "ignored": c.ignored,
+            "tables": {n: asdict(t) for n, t in self.tables.items()},
+            "barriers": [asdict(e) for e in c.barriers],
+            "truncates": c.truncates,
+            "faults": [asdict(f) for f in c.faults],
+        }
+
+
+def stage_slice(task: StageTask, part: int) -> str:
+    """Stage one slice and return a summary as JSON; an error of ours comes back in it."""
+    try:
+        with link(task.provider, "provider", task.keep_links) as source:
+            with link(task.target, "db", task.keep_links) as target:
+                attempt = _Attempt(
+                    task,
+                    target,
+                    secrets.randbits(62),
+                    Collapser(task.tables, task.log_tables, task.log_from),
+                )
+                with target.transaction():
+                    attempt.read(source, task.slices[part])
+                return json.dumps(attempt.result(part))
+    except VedurError as error:
+        values = {k: v for k, v in error.values.items() if isinstance(v, (str, int, type(None)))}
+        return json.dumps(
+            {
+                "part": part,
+                "error": type(error).__name__,
+                "message": error.message,
+                "values": values,
+            }
+        )

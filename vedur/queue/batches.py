@@ -1,0 +1,77 @@
+"""Ticks and batches of a consumer, as the queue's own functions give them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vedur.change.table import Snapshot
+from vedur.db import Database
+from vedur.queue.slices import Tick
+from vedur.sql import query
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """An open batch: the events after tick `prev_tick` up to tick `tick`."""
+
+    id: int
+    prev_tick: int
+    tick: int
+    prev_event_seq: int
+    event_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A consumer's place in a queue and where the queue's events are."""
+
+    sub_id: int
+    events: str
+    last_tick: int
+    open_batch: int | None
+
+
+def get_subscription(db: Database, queue: str, consumer: str) -> Subscription | None:
+    """The subscription, None where there is no such consumer."""
+    row = db.one(query("worker", "subscription"), [queue, consumer])
+    if row is None:
+        return None
+    return Subscription(row.sub_id, row.queue_data_pfx, row.sub_last_tick, row.sub_batch)
+
+
+def get_ticks(db: Database, queue: str, first: int, last: int) -> list[Tick]:
+    """The ticks from `first` to `last`, both included."""
+    rows = db.query(query("worker", "ticks"), [queue, first, last])
+    return [Tick(r.tick_id, Snapshot.parse(r.snapshot), r.tick_event_seq) for r in rows]
+
+
+def get_backlog(db: Database, queue: str, tick: int) -> int:
+    """About how many events lie between a tick and the newest."""
+    return int(db.value(query("worker", "backlog"), [tick, queue]) or 0)
+
+
+def next_batch(
+    db: Database,
+    queue: str,
+    consumer: str,
+    *,
+    min_lag: str | None = None,
+    min_count: int | None = None,
+    min_interval: str | None = None,
+) -> Batch | None:
+    """Open the next batch, or see again the one that is open; None if there is none yet."""
+    row = db.one(query("worker", "next_batch"), [queue, consumer, min_lag, min_count, min_interval])
+    if row is None or row.batch_id is None:
+        return None
+    return Batch(
+        row.batch_id,
+        row.prev_tick_id,
+        row.cur_tick_id,
+        row.prev_tick_event_seq,
+        row.cur_tick_event_seq,
+    )
+
+
+def finish_batch(db: Database, batch: int) -> None:
+    """The provider may forget it."""
+    db.execute(query("worker", "finish_batch"), [batch])

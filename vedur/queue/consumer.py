@@ -1,0 +1,36 @@
+"""How many ticks a consumer takes at once, and into how many slices it cuts them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vedur.queue.slices import Tick
+
+#: Below this a second task costs more than it brings (a Spark task starts in about 20 ms, decodes
+#: some 60,000 events in a second).
+EVENTS_PER_SLICE = 20_000
+
+
+def merge_count(backlog: int, limit: int, wished: int | None = None) -> int | None:
+    """`min_count` for next_batch_custom, so that a consumer that is behind takes many ticks.
+
+    pgq takes the newest tick if that is at most twice the wish, else the first that reaches it.
+    """
+    if wished:
+        return max(wished, min(backlog, limit))
+    return min(backlog, limit) if backlog > 0 else None
+
+
+def expected_end(ticks: Sequence[Tick], limit: int) -> Tick | None:
+    """Where the batch after `ticks[0]` will end if it is asked for now; None if there is none."""
+    if len(ticks) < 2:
+        return None
+    start, newest = ticks[0], ticks[-1]
+    if newest.event_seq - start.event_seq <= 2 * limit:
+        return newest
+    return next(t for t in ticks[1:] if t.event_seq - start.event_seq >= limit)
+
+
+def slice_count(events: int, parallel: int, connections: int) -> int:
+    """One task for a small batch, more for a large one, never more than connections allow."""
+    return max(1, min(parallel, connections, -(-events // EVENTS_PER_SLICE)))

@@ -1,0 +1,256 @@
+-- Statements of replay on the target and of reading events on the provider (vedur/pipeline).
+-- Words in braces are filled in by the code with quoted identifiers and numbers, never with values.
+
+-- name: read_events
+-- One slice of a tick range in the order of its events. The old row that a backup trigger keeps in
+-- ev_extra2 is left behind: only events for the worker itself use the extra fields.
+copy (
+    select ev_id, ev_txid, ev_retry, ev_type, ev_data, ev_extra1,
+        case when {system} then ev_extra2 end,
+        case when {system} then ev_extra3 end,
+        case when {system} then ev_extra4 end
+    from {events}
+    where {slice}
+        and (ev_owner is null or ev_owner = {owner})
+    order by ev_id
+) to stdout
+
+-- name: is_system
+-- Events that are not about rows of a table.
+ev_type = 'EXECUTE' or ev_type like 'pgq.%' or ev_type like 'londiste.%'
+
+-- name: table_columns
+-- The columns of target tables, domains taken down to their base types.
+with recursive wanted as (
+    select t.name, t.relation, to_regclass(t.relation) as oid
+    from unnest(%(names)s::text[], %(relations)s::text[]) as t (name, relation)
+), typed as (
+    select w.name, a.attrelid, a.attnum, a.attname, a.attgenerated, a.attidentity, a.attcollation,
+        a.atttypid as typid, a.atttypmod as typmod
+    from wanted w
+    join pg_attribute a on a.attrelid = w.oid
+    where a.attnum > 0 and not a.attisdropped
+    union all
+    select b.name, b.attrelid, b.attnum, b.attname, b.attgenerated, b.attidentity, b.attcollation,
+        t.typbasetype, t.typtypmod
+    from typed b
+    join pg_type t on t.oid = b.typid
+    where t.typtype = 'd'
+)
+select b.name, b.attname::text as column_name,
+    format_type(b.typid, b.typmod) as type_name,
+    case
+        when b.typid in ('json'::regtype, 'jsonb'::regtype) then 'json'
+        when t.typcategory = 'A' and t.typelem in ('json'::regtype, 'jsonb'::regtype)
+            then 'array:json'
+        when t.typcategory = 'A' then 'array'
+        when t.typtype = 'c' then 'record'
+        else ''
+    end as type_kind,
+    b.attgenerated <> '' as generated,
+    b.attidentity = 'a' as identity_always,
+    b.typid in ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'oid'::regtype,
+            'uuid'::regtype, 'bool'::regtype, 'text'::regtype, 'varchar'::regtype)
+        and coalesce(l.collisdeterministic, true) as canonical
+from typed b
+join pg_type t on t.oid = b.typid
+left join pg_collation l on l.oid = b.attcollation
+where t.typtype <> 'd'
+order by b.name, b.attnum
+
+-- name: table_facts
+-- What else replay must know of each target table; oid is null where there is no such table.
+select w.name, c.oid::bigint as oid, c.relkind = 'p' as partitioned,
+    coalesce((
+        select json_agg((
+            select json_agg(a.attname order by k.nr)
+            from unnest(i.indkey::int2[]) with ordinality as k (attnum, nr)
+            join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+            where k.nr <= i.indnkeyatts))
+        from pg_index i
+        where i.indrelid = c.oid and i.indisunique and i.indisvalid
+            and i.indpred is null and i.indexprs is null
+    ), '[]') as unique_keys,
+    (select count(*) from pg_index i
+     where i.indrelid = c.oid and (i.indisexclusion
+        or i.indisunique and (i.indpred is not null or i.indexprs is not null)))::int as exclusions
+from unnest(%(names)s::text[], %(relations)s::text[]) as w (name, relation)
+left join pg_class c on c.oid = to_regclass(w.relation)
+
+-- name: stage_definition
+-- How a staging table was made, null where there is none.
+select obj_description(to_regclass(%s), 'pg_class')
+
+-- name: stage_create
+-- A staging table: its columns are positions, so no name of a user's column can clash.
+drop table if exists {stage};
+create unlogged table {stage} (
+    slice bigint not null,
+    ev_first bigint not null,
+    ev_last bigint not null,
+    kind "char" not null,
+    shape bigint not null{columns}
+) with (autovacuum_enabled = off);
+comment on table {stage} is {definition}
+
+-- name: log_create
+-- Events staged as they are, for tables that replay row by row.
+create unlogged table if not exists {log} (
+    slice bigint not null,
+    ev_id bigint not null,
+    ev_txid bigint not null,
+    ev_type text not null,
+    ev_data text,
+    ev_extra1 text
+) with (autovacuum_enabled = off)
+
+-- name: stage_tables
+-- Staging tables of one queue that are there.
+select quote_ident(n.nspname) || '.' || quote_ident(c.relname) as name
+from pg_class c
+join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = 'vedur' and c.relkind = 'r' and starts_with(c.relname, %s)
+
+-- name: stage_drop
+-- One staging table goes.
+drop table if exists {stage}
+
+-- name: stage_truncate
+-- Used slices and debris of dead attempts go.
+truncate {stages}
+
+-- name: stage_copy
+-- Net changes into a staging table.
+copy {stage} from stdin
+
+-- name: log_copy
+-- Events into the log of a slot.
+copy {log} (slice, ev_id, ev_txid, ev_type, ev_data, ev_extra1) from stdin
+
+-- name: log_read
+-- The events of chosen slices in order.
+select ev_id, ev_txid, ev_type, ev_data, ev_extra1
+from {log}
+where slice in ({slices}) and ev_id > {after} and ev_id < {before}
+order by ev_id
+
+-- name: merge_delete
+-- Rows that are gone, and rows that come back as others.
+delete from {only} {dest} d
+using {stage} s
+where {chosen} and s.kind in ('D', 'P') and {match}
+
+-- name: merge_update
+-- Rows that changed.
+update {only} {dest} d
+set {sets}
+from {stage} s
+where {chosen} and s.kind = 'U' and s.shape = {shape} and {match}
+
+-- name: merge_insert
+-- Rows that are new.
+insert into {dest} ({columns}) overriding system value
+select {values}
+from {stage} s
+where {chosen} and s.kind in ('I', 'P') and s.shape = {shape}
+
+-- name: merge_reinsert
+-- Rows that changed, for tables where an update could collide in passing with a row that is itself
+-- about to change: all old versions go before the first new one comes. The sort sees to that, it
+-- cannot hand out a row before the delete below it has ended.
+with gone as (
+    delete from {only} {dest} d
+    using {stage} s
+    where {chosen} and s.kind = 'U' and s.shape = {shape} and {match}
+    returning s.ev_first{returning}
+)
+insert into {dest} ({columns}) overriding system value
+select {values}
+from gone
+order by ev_first
+
+-- name: existing
+-- How many rows exist that an insert of this batch found missing at the provider.
+select count(*)
+from {stage} s
+join {dest} d on {match}
+where {chosen} and s.kind = 'N'
+
+-- name: has_duplicates
+-- Is a key staged more than once?
+select exists (
+    select 1 from {stage} s where {chosen} group by {keys} having count(*) > 1
+)
+
+-- name: fold
+-- Several net changes of a key become one, in a slice of its own. A run that overlaps another's
+-- cannot be composed with it: that key gets kind '!'.
+insert into {stage} (slice, ev_first, ev_last, kind, shape{columns})
+select {target}, f.first, f.ev_last,
+    (case
+        when f.overlap then '!'
+        when f.ops like '%X%' or f.ops like '%II%' then 'X'
+        when f.ops = '' then 'U'
+        when f.ops like 'I%' and f.ops like '%I' then 'I'
+        when f.ops like 'I%' then 'N'
+        when f.ops like '%I' then 'P'
+        else 'D'
+    end)::"char",
+    f.shape{values}
+from (
+    select e.*,
+        row_number() over (partition by {keys} order by e.ev_first) as nr,
+        count(*) over every as runs,
+        min(e.ev_first) over every as first,
+        bool_or(coalesce(e.ev_first <= e.previous, false)) over every as overlap,
+        translate(replace(replace(
+            string_agg(e.kind::text, '') over (partition by {keys} order by e.ev_first
+                rows between unbounded preceding and unbounded following),
+            'N', 'ID'), 'P', 'DI'), 'U', '') as ops
+    from (
+        select s.*, lag(s.ev_last) over (partition by {keys} order by s.ev_first) as previous
+        from {stage} s
+        where {chosen}
+    ) e
+    window every as (partition by {keys})
+) f
+where f.nr = f.runs
+
+-- name: kinds
+-- What is staged, by kind and columns.
+select s.kind::text as kind, s.shape, count(*) as n
+from {stage} s
+where {chosen}
+group by 1, 2
+
+-- name: analyze
+-- So that the planner knows how much is staged.
+analyze {stage}
+
+-- name: row_insert
+-- One row.
+insert into {dest} ({columns}) overriding system value values ({values})
+
+-- name: row_update
+-- One row by its key.
+update {only} {dest} set {sets} where {match}
+
+-- name: row_delete
+-- One row by its key.
+delete from {only} {dest} where {match}
+
+-- name: referencing
+-- Tables whose foreign keys would make the server refuse to truncate this one alone.
+select distinct format('"%%s"."%%s"', replace(n.nspname, '"', '""'), replace(c.relname, '"', '""')) as from_table
+from pg_constraint f
+join pg_class c on c.oid = f.conrelid
+join pg_namespace n on n.oid = c.relnamespace
+where f.contype = 'f' and f.confrelid = to_regclass(%s) and f.conrelid <> f.confrelid
+
+-- name: truncate
+-- The tables and nothing else.
+truncate {tables}
+
+-- name: truncate_by_delete
+-- Where a foreign key forbids truncate; in replica role no foreign key looks at a delete.
+delete from {only} {dest}

@@ -1,0 +1,82 @@
+-- Statements of the worker (vedur/worker, vedur/queue/batches.py).
+
+-- name: subscription
+-- A consumer's place in a queue.
+select s.sub_id, q.queue_data_pfx, s.sub_last_tick, s.sub_batch
+from pgq.subscription s
+join pgq.queue q on q.queue_id = s.sub_queue
+join pgq.consumer c on c.co_id = s.sub_consumer
+where q.queue_name = %s and c.co_name = %s
+
+-- name: ticks
+-- Ticks of a range, both ends included.
+select t.tick_id, t.tick_snapshot::text as snapshot, t.tick_event_seq
+from pgq.tick t
+join pgq.queue q on q.queue_id = t.tick_queue
+where q.queue_name = %s and t.tick_id between %s and %s
+order by t.tick_id
+
+-- name: backlog
+-- Event numbers used between a tick and the newest one.
+select (
+    select t.tick_event_seq
+    from pgq.tick t
+    where t.tick_queue = q.queue_id
+    order by t.tick_id desc
+    limit 1
+) - (
+    select t.tick_event_seq
+    from pgq.tick t
+    where t.tick_queue = q.queue_id and t.tick_id = %s
+)
+from pgq.queue q
+where q.queue_name = %s
+
+-- name: next_batch
+-- Open a batch, or get the open one again.
+select * from pgq.next_batch_custom(%s, %s, %s::interval, %s::int4, %s::interval)
+
+-- name: finish_batch
+-- Close a batch.
+select pgq.finish_batch(%s)
+
+-- name: lock_position
+-- Two workers of one consumer must not commit the same batch: the second one waits, then sees.
+select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('vedur.worker ' || %s || ' ' || %s, 0))
+
+-- name: any_event
+-- Is there anything in a slice at all?
+select exists (select 1 from {events} where {slice})
+
+-- name: listen
+-- The ticker tells about new ticks.
+listen pgq_tick
+
+-- name: set_role
+-- Who changes rows: replica for replay, local for scripts. Needs no superuser where the function
+-- of the contract is installed.
+select londiste.set_session_replication_role(%s, true)
+
+-- name: set_role_plain
+-- The same by right of the role.
+select pg_catalog.set_config('session_replication_role', %s, true)
+
+-- name: has_objects
+-- Which of the named objects are here: relations of a kind, by the contract's name.
+select n.nspname || '.' || c.relname as name
+from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where n.nspname || '.' || c.relname = any (%s) and c.relkind = any (%s::"char"[])
+
+-- name: has_schemas
+-- Which of the named schemas are here.
+select nspname::text as name from pg_catalog.pg_namespace where nspname = any (%s)
+
+-- name: has_function
+-- Is there a function of this name with that many arguments?
+select exists (
+    select 1
+    from pg_catalog.pg_proc p
+    join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+    where n.nspname || '.' || p.proname = %s and p.pronargs = %s
+)

@@ -1,0 +1,261 @@
+"""One batch on a leaf, in the order that makes it exactly once:
+
+1. check that the target stands at one end of the batch;
+2. stage (the target's tables are not touched);
+3. one transaction on the target: merge, system events, position;
+4. finish the batch on the provider.
+
+A crash after 3 is seen in 1 of the next run: the target stands at the end, so nothing is applied.
+While 3 runs, the next range of ticks is staged by a second thread into the other slot.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from vedur.catalog import TableInfo
+from vedur.catalog.tables import local_set_table_state
+from vedur.change.event import EventRange
+from vedur.change.table import Replica, Snapshot
+from vedur.db import Database, connect
+from vedur.errors import LostPosition, StateError
+from vedur.node import get_worker_state
+from vedur.node.state import set_consumer_completed
+from vedur.queue.batches import Batch, Subscription, finish_batch, get_ticks
+from vedur.queue.consumer import expected_end, slice_count
+from vedur.queue.slices import Tick, cut
+from vedur.sql import query
+from vedur.worker.protocol import Applier
+from vedur.worker.script import set_role
+from vedur.worker.states import MergeState, snapshot_is_past, takes_changes
+from vedur.worker.system import Registers, SystemEvents
+
+log = logging.getLogger(__name__)
+
+#: Staging ahead costs a job of its own: not worth it for less.
+PREFETCH_EVENTS = 2_000
+_MANY_TICKS = 1 << 62
+
+
+def position_allows(prev_tick: int, tick: int, stored: int) -> bool:
+    """The restart rule: True to apply, False if the target already has the batch."""
+    if stored == prev_tick:
+        return True
+    if stored == tick:
+        return False
+    raise LostPosition(f"Lost position: batch {prev_tick}..{tick}, dst has {stored}")
+
+
+def replicas(tables: Sequence[TableInfo]) -> tuple[Replica, ...]:
+    """The tables that take changes now."""
+    return tuple(
+        Replica(t.table_name, t.dest_table, t.custom_snapshot, t.copy_condition)
+        for t in tables
+        if t.local and takes_changes(MergeState.parse(t.merge_state))
+    )
+
+
+@dataclass
+class Ahead:
+    """A range being staged for the batch after the current one."""
+
+    first: Tick
+    last: Tick
+    tables: tuple[Replica, ...]
+    slot: int
+    future: Future[Any]
+
+
+@dataclass
+class BatchRunner:
+    """Runs batches one after the other; holds what lies ahead."""
+
+    applier: Applier
+    queue: str
+    consumer: str
+    target_connstr: str = field(repr=False)
+    max_batch_events: int = 200_000
+    parallel: int = 1
+    connections: int = 8
+    registers: Registers = field(default_factory=Registers)
+    _slot: int = 0
+    _ahead: Ahead | None = None
+    _side: Database | None = None
+    _pool: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="stage-ahead")
+    )
+
+    def run(
+        self,
+        target: Database,
+        provider: Database,
+        batch: Batch,
+        subscription: Subscription,
+        tables: Sequence[TableInfo],
+    ) -> dict[str, int]:
+        """Apply one batch; returns numbers for the log."""
+        stats: dict[str, int] = {}
+        state = get_worker_state(target, self.queue)
+        stored = state.completed_tick if state else -1
+        if position_allows(batch.prev_tick, batch.tick, stored):
+            stats = self._apply(target, provider, batch, subscription, tables)
+        else:
+            log.info("batch %s..%s is already here", batch.prev_tick, batch.tick)
+        finish_batch(provider, batch.id)
+        return stats
+
+    def _apply(
+        self,
+        target: Database,
+        provider: Database,
+        batch: Batch,
+        subscription: Subscription,
+        tables: Sequence[TableInfo],
+    ) -> dict[str, int]:
+        wanted = replicas(tables)
+        ticks = get_ticks(provider, self.queue, batch.prev_tick, _MANY_TICKS)
+        inside = [t for t in ticks if t.id <= batch.tick]
+        if not inside or inside[0].id != batch.prev_tick or inside[-1].id != batch.tick:
+            raise StateError(f"ticks {batch.prev_tick}..{batch.tick} are not in the queue any more")
+        prepared = self._prepared(target, provider, subscription, inside, wanted)
+        self._look_ahead(ticks[len(inside) - 1 :], subscription, wanted)
+        stats = self._commit(target, batch, inside[-1], prepared, tables, wanted)
+        if prepared is not None:
+            self.applier.done(target, self._slot)
+        if self._ahead is not None:
+            if stats.get("scripts"):
+                self.discard()
+            else:
+                self._slot = self._ahead.slot
+        return stats
+
+    # -- staging --------------------------------------------------------------------------------
+
+    def _prepared(
+        self,
+        target: Database,
+        provider: Database,
+        subscription: Subscription,
+        ticks: list[Tick],
+        wanted: tuple[Replica, ...],
+    ) -> Any:
+        """What is staged for these ticks: taken from ahead, completed, or made now."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            staged = self._take(ahead, ticks, wanted)
+            if staged is not None:
+                if ahead.last.id == ticks[-1].id:
+                    return staged
+                rest = [t for t in ticks if t.id >= ahead.last.id]
+                source = self._source(subscription, rest)
+                return self.applier.extend(target, staged, source, wanted)
+        source = self._source(subscription, ticks)
+        if len(source.slices) == 1 and not self._any(provider, source):
+            return None
+        return self.applier.stage(target, source, wanted, self._slot)
+
+    def _take(self, ahead: Ahead, ticks: list[Tick], wanted: tuple[Replica, ...]) -> Any:
+        try:
+            staged = ahead.future.result()
+        except Exception as error:
+            log.debug("staging ahead failed, staged again: %s", error)
+            return None
+        fits = ahead.first.id == ticks[0].id and ahead.last.id <= ticks[-1].id
+        return staged if fits and ahead.tables == wanted else None
+
+    def _source(self, subscription: Subscription, ticks: list[Tick]) -> EventRange:
+        estimate = ticks[-1].event_seq - ticks[0].event_seq
+        count = slice_count(estimate, self.parallel, self.connections)
+        slices = cut(ticks[0], ticks[-1], ticks[1:-1], count)
+        return EventRange(
+            subscription.events, tuple(s.condition for s in slices), subscription.sub_id
+        )
+
+    @staticmethod
+    def _any(provider: Database, source: EventRange) -> bool:
+        text = query("worker", "any_event").format(events=source.events, slice=source.slices[0])
+        return bool(provider.value(text))
+
+    def _look_ahead(
+        self, ticks: list[Tick], subscription: Subscription, wanted: tuple[Replica, ...]
+    ) -> None:
+        """Begin to stage what comes after the current batch, if it is worth it."""
+        end = expected_end(ticks, self.max_batch_events)
+        if end is None or end.event_seq - ticks[0].event_seq < PREFETCH_EVENTS:
+            return
+        slot = 1 - self._slot
+        source = self._source(subscription, [t for t in ticks if t.id <= end.id])
+        if self._side is None or self._side.closed:
+            self._side = connect(self.target_connstr, name="db", autocommit=True)
+        future = self._pool.submit(self.applier.stage, self._side, source, wanted, slot)
+        self._ahead = Ahead(ticks[0], end, wanted, slot, future)
+
+    def discard(self) -> None:
+        """Forget what is staged ahead; its rows go when the slot is emptied."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            try:
+                ahead.future.result()
+            except Exception as error:
+                log.debug("staging ahead failed: %s", error)
+        if self._side is not None:
+            self._side.close()
+            self._side = None
+
+    def close(self) -> None:
+        """The worker ends; a job in flight is waited for."""
+        self.discard()
+        self._pool.shutdown()
+
+    # -- commit ---------------------------------------------------------------------------------
+
+    def _commit(
+        self,
+        target: Database,
+        batch: Batch,
+        end: Tick,
+        prepared: Any,
+        tables: Sequence[TableInfo],
+        wanted: tuple[Replica, ...],
+    ) -> dict[str, int]:
+        stats: dict[str, int] = {"count": 0}
+        with target.transaction():
+            target.query(query("worker", "lock_position"), [self.queue, self.consumer])
+            state = get_worker_state(target, self.queue)
+            if state is None or state.completed_tick != batch.prev_tick:
+                stored = state.completed_tick if state else -1
+                raise LostPosition(
+                    f"Lost position: batch {batch.prev_tick}..{batch.tick}, dst has {stored}"
+                )
+            if prepared is not None:
+                stats = self._merge(target, prepared, wanted)
+            self._end_snapshots(target, tables, end)
+            set_consumer_completed(target, self.queue, self.consumer, batch.tick)
+        return stats
+
+    def _merge(
+        self, target: Database, prepared: Any, wanted: tuple[Replica, ...]
+    ) -> dict[str, int]:
+        set_role(target, "replica")
+        system = SystemEvents(target, self.queue, self.registers)
+        result = self.applier.apply(target, prepared, wanted, system.handle)
+        for table, count in result.missing_tables.items():
+            log.warning("%s: %d update(s) found no row on this node", table, count)
+        stats = {"count": prepared.events}
+        if prepared.ignored:
+            stats["ignored_events"] = prepared.ignored
+        if prepared.scripts:
+            stats["scripts"] = len(prepared.scripts)
+        return stats
+
+    def _end_snapshots(self, target: Database, tables: Sequence[TableInfo], end: Tick) -> None:
+        """Drop the filter of a finished copy once no event of it can come again."""
+        for table in tables:
+            if not table.ready or not table.custom_snapshot:
+                continue
+            if snapshot_is_past(Snapshot.parse(table.custom_snapshot), end.snapshot):
+                local_set_table_state(target, self.queue, table.table_name, None, "ok")

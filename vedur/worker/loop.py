@@ -1,0 +1,308 @@
+"""The loop of a worker: look at the node, do one piece of work, wait for a tick or a signal.
+
+A root publishes the global watermark and checks sequences; a leaf applies batches and reports
+its watermark. Every error is logged, shown in `status` and retried for ever: what is not
+committed is still in the queue.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from vedur.catalog import get_table_list
+from vedur.catalog.sequences import root_check_seqs
+from vedur.clock import SYSTEM, Clock
+from vedur.config import LondisteSettings
+from vedur.daemon import Signals
+from vedur.db import Database, connect
+from vedur.db.conninfo import parse, with_params
+from vedur.errors import ConnectError, DatabaseError, StateError, VedurError
+from vedur.node import NodeType, WorkerState, get_worker_state
+from vedur.node.state import (
+    set_consumer_error,
+    set_consumer_uptodate,
+    set_global_watermark,
+    set_subscriber_watermark,
+)
+from vedur.queue.batches import Subscription, get_backlog, get_subscription, next_batch
+from vedur.queue.consumer import merge_count
+from vedur.sql import query
+from vedur.worker.batch import BatchRunner
+from vedur.worker.protocol import CopyControl
+from vedur.worker.stats import Stats
+
+log = logging.getLogger(__name__)
+
+#: A root has little to do: it looks every tenth loop_delay, as upstream.
+_ROOT_PACE = 10
+
+MakeRunner = Callable[[str, WorkerState], BatchRunner]
+MakeCopies = Callable[[], CopyControl]
+
+
+@dataclass
+class Worker:
+    """One node's worker. `make_runner(provider_connstr, state)` is called when a leaf starts."""
+
+    settings: LondisteSettings
+    make_runner: MakeRunner
+    signals: Signals = field(default_factory=Signals)
+    clock: Clock = SYSTEM
+    copies: CopyControl | None = None
+    reload: Callable[[], LondisteSettings] | None = None
+    on_alive: Callable[[], None] | None = None
+    _target: Database | None = None
+    _provider: Database | None = None
+    _listener: Database | None = None
+    _provider_connstr: str = ""
+    _runner: BatchRunner | None = None
+    _subscription: Subscription | None = None
+    _next_global_wm: float = 0.0
+    _next_local_wm: float = 0.0
+    _opened: float = 0.0
+    _stats: Stats = field(default_factory=Stats)
+
+    @property
+    def queue(self) -> str:
+        """The set that is replicated."""
+        return self.settings.queue_name
+
+    def run(self) -> None:
+        """Work until told to stop."""
+        try:
+            while not self.signals.stop.is_set():
+                self._reload_if_asked()
+                if not self._work_safely():
+                    if self.settings.loop_delay == 0:
+                        break
+                    self._wait()
+        finally:
+            self._close()
+
+    # -- one round ------------------------------------------------------------------------------
+
+    def work(self) -> bool:
+        """One round; True if the next should follow at once."""
+        self._renew_connections()
+        target = self._open_target()
+        state = get_worker_state(target, self.queue)
+        if state is None:
+            raise StateError(f'queue "{self.queue}" has no node here: run create-leaf first')
+        if state.paused:
+            self._accept(target, state)
+            self._alive()
+            return False
+        if not state.uptodate:
+            self._forget_provider()
+            self._accept(target, state)
+        if state.node_type is NodeType.ROOT:
+            return self._work_root(target)
+        return self._work_leaf(target, state)
+
+    def _work_root(self, target: Database) -> bool:
+        now = self.clock.monotonic()
+        if now >= self._next_global_wm:
+            set_global_watermark(target, self.queue, None)
+            self._next_global_wm = now + self.settings.global_wm_publish_period
+        root_check_seqs(target, self.queue)
+        self._alive()
+        self._stats.standby(log, self.clock.monotonic(), self.settings.keepalive_stats)
+        return False
+
+    def _work_leaf(self, target: Database, state: WorkerState) -> bool:
+        provider = self._open_provider(state)
+        runner = self._open_runner(target, state)
+        self._alive()
+        self._report_watermark(provider, state)
+        tables = get_table_list(target, self.queue)
+        if self.copies is not None and self.copies.advance(
+            target, self._provider_connstr, tables, state.completed_tick
+        ):
+            return False
+        settings = self.settings
+        began = self.clock.monotonic()
+        batch = next_batch(
+            provider,
+            self.queue,
+            state.worker_name,
+            min_lag=settings.pgq_keep_lag,
+            min_count=self._merge_count(provider, state),
+            min_interval=settings.pgq_batch_collect_interval,
+        )
+        if batch is None:
+            self._stats.idle(log, self.clock.monotonic(), settings.keepalive_stats)
+            return False
+        assert self._subscription is not None
+        done = runner.run(target, provider, batch, self._subscription, tables)
+        self._stats.worked(log, done, began, self.clock.monotonic())
+        return True
+
+    def _merge_count(self, provider: Database, state: WorkerState) -> int | None:
+        backlog = get_backlog(provider, self.queue, state.completed_tick)
+        wished = self.settings.pgq_batch_collect_events or None
+        return merge_count(backlog, self.settings.max_batch_events, wished)
+
+    def _report_watermark(self, provider: Database, state: WorkerState) -> None:
+        now = self.clock.monotonic()
+        if now < self._next_local_wm or state.local_watermark is None:
+            return
+        set_subscriber_watermark(provider, self.queue, state.node_name, state.local_watermark)
+        self._next_local_wm = now + self.settings.local_wm_publish_period
+
+    def _accept(self, target: Database, state: WorkerState) -> None:
+        """Tell the operator's command that the new settings are seen."""
+        if not state.uptodate:
+            set_consumer_uptodate(target, self.queue, state.worker_name, True)
+
+    # -- waiting --------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        """Until a tick, a signal, or loop_delay."""
+        delay = max(self.settings.loop_delay, 0.05)
+        if self._listener is None:
+            pace = _ROOT_PACE if self._provider is None else 1
+            self.signals.wait(delay * pace)
+            return
+        deadline = self.clock.monotonic() + delay
+        try:
+            while not self.signals.stop.is_set():
+                left = deadline - self.clock.monotonic()
+                if left <= 0:
+                    return
+                for said in self._listener.notifications(min(left, 0.5)):
+                    if said.payload.rpartition(":")[0] == self.queue:
+                        return
+        except DatabaseError as error:
+            log.debug("listening for ticks failed: %s", error)
+            self._forget_provider()
+
+    # -- errors ---------------------------------------------------------------------------------
+
+    def _work_safely(self) -> bool:
+        try:
+            return self.work()
+        except Exception as error:
+            self._report(error)
+            self._close_connections()
+            if self.on_alive is not None and not isinstance(error, ConnectError):
+                raise  # a start that cannot work should fail in front of its starter
+            self._alive()
+            self.signals.wait(self.settings.exception_sleep)
+            return True
+
+    def _report(self, error: Exception) -> None:
+        verbose = log.isEnabledFor(logging.DEBUG)
+        job = self.settings.job_name
+        self._store_error(error)
+        message = error.message if isinstance(error, VedurError) else _one_line(error)
+        if isinstance(error, DatabaseError) and not isinstance(error, ConnectError):
+            statement = _first_sql_line(error.values.get("query"))
+            log.error(
+                "Job %s got error on connection '%s': %s.   Query: %s",
+                job,
+                error.values.get("connection"),
+                message,
+                statement,
+                exc_info=verbose,
+            )
+        else:
+            log.error("Job %s crashed: %s", job, message, exc_info=verbose)
+
+    def _store_error(self, error: Exception) -> None:
+        message = error.message if isinstance(error, VedurError) else _one_line(error)
+        try:
+            with connect(self.settings.db, name="db", autocommit=True) as db:
+                state = get_worker_state(db, self.queue)
+                if state is not None:
+                    set_consumer_error(db, self.queue, state.worker_name, message)
+        except VedurError as again:
+            log.warning("Failure to call pgq_node.set_consumer_error()")
+            log.debug("%s", again)
+
+    # -- connections ----------------------------------------------------------------------------
+
+    def _open_target(self) -> Database:
+        if self._target is None or self._target.closed:
+            self._target = connect(self.settings.db, name="db", autocommit=True)
+            self._opened = self.clock.monotonic()
+        return self._target
+
+    def _open_provider(self, state: WorkerState) -> Database:
+        location = state.provider_location
+        if not location:
+            raise StateError(f'provider "{state.provider_node}" has no location on this node')
+        extra = parse(self.settings.remote_extra_connstr)
+        connstr = with_params(location, **extra) if extra else location
+        if self._provider is None or self._provider.closed or connstr != self._provider_connstr:
+            self._forget_provider()
+            self._provider = connect(connstr, name="provider_db", autocommit=True)
+            self._provider_connstr = connstr
+            self._subscription = get_subscription(self._provider, self.queue, state.worker_name)
+            if self._subscription is None:
+                raise StateError(
+                    f'consumer "{state.worker_name}" is not registered on provider '
+                    f'"{state.provider_node}"'
+                )
+            self._listener = connect(connstr, name="provider_db", autocommit=True)
+            self._listener.execute(query("worker", "listen"))
+        return self._provider
+
+    def _open_runner(self, target: Database, state: WorkerState) -> BatchRunner:
+        if self._runner is None:
+            self._runner = self.make_runner(self._provider_connstr, state)
+            self._runner.applier.start(target)
+        return self._runner
+
+    def _forget_provider(self) -> None:
+        for db in (self._provider, self._listener):
+            if db is not None:
+                db.close()
+        self._provider = self._listener = None
+        if self._runner is not None:
+            self._runner.close()
+            self._runner = None
+
+    def _renew_connections(self) -> None:
+        age = self.clock.monotonic() - self._opened
+        if self._target is not None and age > self.settings.connection_lifetime:
+            self._close_connections()
+
+    def _close_connections(self) -> None:
+        self._forget_provider()
+        if self._target is not None:
+            self._target.close()
+        self._target = None
+
+    def _close(self) -> None:
+        if self.copies is not None:
+            self.copies.stop()
+        self._close_connections()
+
+    # -- the process ----------------------------------------------------------------------------
+
+    def _alive(self) -> None:
+        said, self.on_alive = self.on_alive, None
+        if said is not None:
+            said()
+
+    def _reload_if_asked(self) -> None:
+        if not self.signals.take_reload() or self.reload is None:
+            return
+        try:
+            self.settings = self.reload()
+            log.info("Config reloaded")
+            self._close_connections()
+        except VedurError as error:
+            log.error("%s; going on with the old settings", error.message)
+
+
+def _one_line(error: Exception) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def _first_sql_line(text: object) -> str:
+    lines = [x for x in str(text or "").splitlines() if x.strip() and not x.startswith("--")]
+    return " ".join(x.strip() for x in lines)[:300]

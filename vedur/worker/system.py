@@ -1,0 +1,103 @@
+"""Events that are not about rows: members, watermarks, tables and sequences of the set, scripts.
+
+They run in the batch's transaction, in their order.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from vedur.catalog.sequences import global_remove_seq, global_update_seq
+from vedur.catalog.tables import global_add_table, global_remove_table
+from vedur.change.event import Event
+from vedur.db import Database
+from vedur.errors import StateError
+from vedur.node.command import command
+from vedur.node.state import set_global_watermark
+from vedur.worker.script import run_script
+
+log = logging.getLogger(__name__)
+
+_TRUE = frozenset(("t", "true", "y", "yes", "1", "on"))
+
+
+@dataclass(frozen=True)
+class Registers:
+    """Which tables and sequences of the set this node records, by glob."""
+
+    only_tables: tuple[str, ...] = ()
+    skip_tables: tuple[str, ...] = ()
+    only_seqs: tuple[str, ...] = ()
+    skip_seqs: tuple[str, ...] = ()
+
+    def table(self, name: str) -> bool:
+        """Record this table?"""
+        return _wanted(name, self.only_tables, self.skip_tables)
+
+    def seq(self, name: str) -> bool:
+        """Record this sequence?"""
+        return _wanted(name, self.only_seqs, self.skip_seqs)
+
+
+def _wanted(name: str, only: tuple[str, ...], skip: tuple[str, ...]) -> bool:
+    if only and not any(fnmatchcase(name, g) for g in only):
+        return False
+    return not any(fnmatchcase(name, g) for g in skip)
+
+
+@dataclass
+class SystemEvents:
+    """Handles one event after the other on the target."""
+
+    db: Database
+    queue: str
+    registers: Registers = field(default_factory=Registers)
+
+    def handle(self, event: Event) -> None:
+        """Do what the event says; an unknown type stops the worker."""
+        kind = event.ev_type
+        if kind == "EXECUTE":
+            run_script(self.db, self.queue, event)
+        elif kind.startswith("pgq."):
+            self._cascade(event)
+        elif kind.startswith("londiste."):
+            self._set(event)
+        else:
+            raise StateError(event.named(f"Unhandled event type in queue: {kind}"))
+
+    def _cascade(self, event: Event) -> None:
+        kind, node = event.ev_type, event.ev_data or ""
+        if kind == "pgq.tick-id":
+            return
+        if event.ev_extra1 != self.queue:
+            raise StateError(
+                event.named(f"bad event in queue: {kind} is for queue {event.ev_extra1!r}")
+            )
+        if kind == "pgq.location-info":
+            dead = (event.ev_extra3 or "").lower() in _TRUE
+            args = (self.queue, node, event.ev_extra2, dead)
+            command(self.db, "pgq_node.register_location", *args, quiet=True)
+        elif kind == "pgq.unregister-location":
+            command(self.db, "pgq_node.unregister_location", self.queue, node, quiet=True)
+        elif kind == "pgq.global-watermark":
+            set_global_watermark(self.db, self.queue, int(node))
+        else:
+            raise StateError(event.named(f"unknown cascade event: {kind}"))
+
+    def _set(self, event: Event) -> None:
+        kind, data = event.ev_type, event.ev_data or ""
+        if kind == "londiste.add-table":
+            if self.registers.table(data):
+                global_add_table(self.db, self.queue, data)
+        elif kind == "londiste.remove-table":
+            global_remove_table(self.db, self.queue, data)
+        elif kind == "londiste.update-seq":
+            name = event.ev_extra1 or ""
+            if self.registers.seq(name):
+                global_update_seq(self.db, self.queue, name, int(data))
+        elif kind == "londiste.remove-seq":
+            global_remove_seq(self.db, self.queue, data)
+        else:
+            raise StateError(event.named(f"Unhandled event type in queue: {kind}"))
