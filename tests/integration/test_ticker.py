@@ -94,6 +94,10 @@ def test_maintenance_rotates_in_two_steps(queue_db: Database) -> None:
     queue_db.call("pgq.set_queue_config", QUEUE, "rotation_period", "0")
     # A consumer that has not read on would hold the old table.
     queue_db.call("pgq.unregister_consumer", QUEUE, "c")
+    # Our rotation also waits for a tick after the last switch: a new consumer starts there.
+    for _ in range(2):
+        queue_db.call("pgq.insert_event", QUEUE, "t", "d")
+    ticker.probe(queue_db).tick(queue_db)
     state = "select queue_cur_table, queue_switch_step2 is not null from pgq.queue"
     assert ticker.maintain(queue_db, never) >= 2
     assert tuple(queue_db.one(state)) == (1, True)
@@ -193,30 +197,33 @@ def test_one_locked_database_does_not_delay_another(oldest: TestServer, make_db_
     one, two = make_db_on(oldest), make_db_on(oldest)
     for db in (one, two):
         make_queue(db)
-    with connect(one.connstr) as blocker, connect(one.connstr, autocommit=True) as watch:
-        with serving(settings_for(oldest.port, dbname(one), dbname(two))) as service:
-            assert ticks_on(one) and ticks_on(two)
-            blocker.execute("lock table pgq.tick in access exclusive mode")
-            stuck = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
-            assert until(lambda: watch.value(stuck) >= 1)
-            for _ in range(3):
-                assert ticks_on(two)
-            blocker.rollback()
-            assert ticks_on(one)
-            assert service.databases == sorted([dbname(one), dbname(two)])
+    stuck = (
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock' "
+        "and datname = current_database() and application_name = 'pgqd'"
+    )
+    settings = settings_for(oldest.port, dbname(one), dbname(two))
+    with connect(one.connstr) as blocker, serving(settings) as service:
+        assert ticks_on(one) and ticks_on(two)
+        blocker.execute("lock table pgq.tick in access exclusive mode")
+        assert until(lambda: one.value(stuck) >= 1)
+        for _ in range(3):
+            assert ticks_on(two)
+        blocker.rollback()
+        assert ticks_on(one)
+        assert service.databases == sorted([dbname(one), dbname(two)])
 
 
 def test_a_stuck_statement_is_cancelled_at_stop(oldest: TestServer, make_db_on) -> None:
     db = make_db_on(oldest)
     make_queue(db)
+    stuck = (
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock' "
+        "and datname = current_database() and application_name = 'pgqd'"
+    )
     with connect(db.connstr) as blocker:
         with serving(settings_for(oldest.port, dbname(db))):
             assert ticks_on(db)
             blocker.execute("lock table pgq.tick in access exclusive mode")
-            stuck = (
-                "select count(*) from pg_stat_activity where wait_event_type = 'Lock' "
-                "and datname = current_database() and application_name = 'pgqd'"
-            )
             assert until(lambda: db.value(stuck) >= 1)
         assert until(lambda: db.value(stuck) == 0)
 
