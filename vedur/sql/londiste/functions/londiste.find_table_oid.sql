@@ -1,0 +1,17 @@
+create or replace function londiste.find_table_oid(tbl text)
+returns oid
+language plpgsql
+stable
+strict
+as $$
+begin
+    -- Find a table, plain or partitioned.
+    --
+    -- Parameters: tbl - name, not quoted.
+    -- Returns: oid, NULL when there is none.
+    -- Writes: nothing.
+    -- Raises: nothing.
+
+    return londiste.find_rel_oid(tbl, 'r');
+end;
+$$;

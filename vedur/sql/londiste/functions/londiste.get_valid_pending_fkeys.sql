@@ -1,0 +1,37 @@
+create or replace function londiste.get_valid_pending_fkeys(i_queue_name text)
+returns setof londiste.pending_fkeys
+language plpgsql
+stable
+strict
+as $$
+begin
+    -- List foreign keys that this queue's worker can bring back now.
+    --
+    -- Both tables must be in sync in every queue that writes them on this node; a table that is
+    -- not replicated is always in sync, so keys from and to such tables come back as well.
+    -- Of several queues one does the work: leaf before others, then the first by name.
+    --
+    -- Parameters: i_queue_name - cascaded queue.
+    -- Returns: rows of londiste.pending_fkeys, perhaps none.
+    -- Writes: nothing.
+    -- Raises: nothing.
+
+    return query
+        select p.*
+        from londiste.pending_fkeys p,
+            lateral (
+                select bool_and(t.merge_state is not distinct from 'ok'
+                        and t.custom_snapshot is null) as in_sync,
+                    (array_agg(
+                        t.queue_name
+                        order by n.node_type = 'leaf' desc, t.queue_name collate "C"))[1] as owner
+                from londiste.table_info t
+                    join pgq_node.node_info n on n.queue_name = t.queue_name
+                where t.local
+                    and coalesce(t.dest_table, t.table_name) in (p.from_table, p.to_table)
+            ) s
+        where s.in_sync
+            and s.owner = i_queue_name
+        order by p.from_table, p.fkey_name;
+end;
+$$;

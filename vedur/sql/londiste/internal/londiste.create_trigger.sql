@@ -1,0 +1,143 @@
+create or replace function londiste.create_trigger(
+    in i_queue_name text,
+    in i_table_name text,
+    in i_trg_args text[],
+    in i_dest_table text,
+    in i_node_type text,
+    out ret_code integer,
+    out ret_note text,
+    out trigger_name text)
+language plpgsql
+as $$
+declare
+    _rel text := londiste.quote_fqname(i_dest_table);
+    _oid oid;
+    _plan record;
+    _func text;
+    _skips text[];
+    _other text;
+    _made integer := 0;
+begin
+    -- Put the row trigger and the truncate trigger of a queue on a table, replacing old ones.
+    --
+    -- Parameters: i_queue_name - cascaded queue; i_table_name - name in the set; i_trg_args - see
+    --             londiste.trigger_plan; i_dest_table - name on this node; i_node_type - on a leaf
+    --             both triggers refuse writes of users.
+    -- Returns: 200 done; 201 no trigger wanted; 301 done, but another AFTER ROW trigger fires
+    --          first, so its changes get into the queue before this row's; 403 AFTER trigger
+    --          together with SKIP; 405 several SKIP triggers. trigger_name is the row trigger.
+    -- Writes: triggers of the table.
+    -- Raises: undefined_table when the table is not there.
+
+    select * into _plan
+    from londiste.trigger_plan(i_table_name, i_trg_args, i_dest_table, i_node_type);
+    if not _plan.wanted then
+        ret_code := 201;
+        ret_note := 'Trigger not created';
+        return;
+    end if;
+    _oid := _rel::regclass;
+
+    -- SKIP triggers of others. Ours are replaced below, so they do not count.
+    select coalesce(array_agg(g.tgname::text order by g.tgname), '{}')
+    into _skips
+    from pg_catalog.pg_trigger g
+    where g.tgrelid = _oid
+        and not g.tgisinternal
+        and londiste.is_replica_func(g.tgfoid)
+        and g.tgname <> ('zzz__londiste_' || i_queue_name)::name
+        and lower(pg_catalog.encode(g.tgargs, 'escape')) ~ '\\000skip\\000';
+
+    if _plan.timing = 'after' and (_plan.skip or cardinality(_skips) > 0) then
+        ret_code := 403;
+        ret_note := 'AFTER trigger cannot work with SKIP trigger(s)';
+        return;
+    end if;
+    if _plan.skip and cardinality(_skips) > 1 then
+        ret_code := 405;
+        ret_note := 'Multiple SKIP triggers';
+        return;
+    end if;
+
+    perform londiste.drop_trigger(_oid, '_londiste_' || i_queue_name);
+    perform londiste.drop_trigger(_oid, 'zzz__londiste_' || i_queue_name);
+    perform londiste.drop_trigger(_oid, '_londiste_' || i_queue_name || '_truncate');
+
+    trigger_name := '_londiste_' || i_queue_name;
+    if _plan.skip and cardinality(_skips) = 1 then
+        -- One SKIP is enough for all queues, if it fires last: nothing fires after it.
+        if _skips[1] not like 'zzz\_%' then
+            execute 'alter trigger ' || quote_ident(_skips[1]) || ' on ' || _rel
+                || ' rename to ' || quote_ident('zzz_' || _skips[1]);
+        end if;
+    elsif _plan.skip then
+        trigger_name := 'zzz__londiste_' || i_queue_name;
+        _plan.args := _plan.args || 'SKIP'::text;
+    end if;
+    if i_node_type = 'leaf' then
+        _plan.args := _plan.args || 'deny'::text;
+    end if;
+
+    if _plan.timing = 'after' and not (_plan.args && array['deny'])
+        and to_regprocedure('vedur.create_capture(text,text,text,text,text,text,text[])') is not null
+        and not exists (
+            select 1
+            from pg_catalog.pg_class c
+            where c.oid = _oid
+                and c.relkind = 'p')
+    then
+        -- Generated capture writes the same events faster; what it refuses, the contract's
+        -- trigger does.
+        execute 'select c.ret_code from vedur.create_capture($1, $2, $3, $4, $5, $6, $7) c'
+        into _made
+        using i_queue_name, _rel, trigger_name, _plan.format, _plan.ops, 'row', _plan.args;
+    end if;
+    if coalesce(_made, 0) <> 200 then
+        _func := case _plan.format
+            when 'json' then 'pgq.jsontriga'
+            when 'sql' then 'pgq.sqltriga'
+            else 'pgq.logutriga'
+        end;
+        execute format(
+            'create trigger %I %s %s on %s for each row execute function %s(%s)',
+            trigger_name, _plan.timing,
+            concat_ws(' or ',
+                case when _plan.ops like '%I%' then 'insert' end,
+                case when _plan.ops like '%U%' then 'update' end,
+                case when _plan.ops like '%D%' then 'delete' end),
+            _rel, _func,
+            (select string_agg(quote_literal(a.arg), ', ' order by a.nr)
+             from unnest(i_queue_name || _plan.args) with ordinality a (arg, nr)));
+    end if;
+
+    execute format(
+        'create trigger %I after truncate on %s for each statement execute function pgq.sqltriga(%s)',
+        '_londiste_' || i_queue_name || '_truncate', _rel,
+        concat_ws(', ',
+            quote_literal(i_queue_name),
+            case when i_table_name <> i_dest_table and i_node_type <> 'leaf'
+                then quote_literal('ev_extra1=' || quote_literal(i_table_name)) end,
+            case when i_node_type = 'leaf' then '''deny''' end));
+
+    -- tgtype bits: 1 row, 2 before, 64 instead of.
+    select g.tgname::text
+    into _other
+    from pg_catalog.pg_trigger g
+    where g.tgrelid = _oid
+        and not g.tgisinternal
+        and g.tgtype & 1 = 1
+        and g.tgtype & (2 | 64) = 0
+        and g.tgname < trigger_name::name
+        and not londiste.is_replica_func(g.tgfoid)
+    order by g.tgname
+    limit 1;
+    if _other is not null and _plan.timing = 'after' and i_node_type <> 'leaf' then
+        ret_code := 301;
+        ret_note := 'londiste trigger is not first: ' || _other;
+        return;
+    end if;
+
+    ret_code := 200;
+    ret_note := 'OK';
+end;
+$$;

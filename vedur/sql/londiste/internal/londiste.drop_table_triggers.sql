@@ -1,0 +1,29 @@
+create or replace function londiste.drop_table_triggers(i_queue_name text, i_table_name text)
+returns void
+language plpgsql
+strict
+as $$
+declare
+    _oid oid;
+begin
+    -- Remove the triggers that londiste put on a table for one queue.
+    --
+    -- Parameters: i_queue_name - cascaded queue; i_table_name - name in the set.
+    -- Returns: nothing; fine when there are none or no table.
+    -- Writes: triggers of the table.
+    -- Raises: nothing of its own.
+
+    select londiste.find_table_oid(coalesce(t.dest_table, t.table_name))
+    into _oid
+    from londiste.table_info t
+    where t.queue_name = i_queue_name
+        and t.table_name = i_table_name;
+    if not found then
+        return;
+    end if;
+
+    perform londiste.drop_trigger(_oid, '_londiste_' || i_queue_name);
+    perform londiste.drop_trigger(_oid, 'zzz__londiste_' || i_queue_name);
+    perform londiste.drop_trigger(_oid, '_londiste_' || i_queue_name || '_truncate');
+end;
+$$;

@@ -1,0 +1,56 @@
+create or replace function londiste.restore_table_struct(i_queue_name text, i_table_name text)
+returns void
+language plpgsql
+as $$
+declare
+    _row record;
+    _heir record;
+begin
+    -- A table leaves the node in the middle of its copy: take care of the stored indexes.
+    --
+    -- Another part that is still being copied into the same table inherits them. Otherwise the
+    -- half of the rows that was copied goes, and indexes and constraints come back.
+    --
+    -- Parameters: i_queue_name - cascaded queue; i_table_name - name in the set.
+    -- Returns: nothing.
+    -- Writes: londiste.table_info, the table.
+    -- Raises: errors of the stored statements.
+
+    select t.dropped_ddl, coalesce(t.dest_table, t.table_name) as dest
+    into _row
+    from londiste.table_info t
+    where t.queue_name = i_queue_name
+        and t.table_name = i_table_name
+        and t.local;
+    if not found or _row.dropped_ddl is null then
+        return;
+    end if;
+
+    update londiste.table_info t
+    set dropped_ddl = null
+    where t.queue_name = i_queue_name
+        and t.table_name = i_table_name;
+
+    select t.queue_name, t.table_name
+    into _heir
+    from londiste.table_info t
+    where t.local
+        and t.merge_state in ('in-copy', 'catching-up')
+        and t.dropped_ddl is null
+        and coalesce(t.dest_table, t.table_name) = _row.dest
+        and (t.queue_name, t.table_name) <> (i_queue_name, i_table_name)
+    order by t.queue_name
+    limit 1;
+    if found then
+        update londiste.table_info t
+        set dropped_ddl = _row.dropped_ddl
+        where t.queue_name = _heir.queue_name
+            and t.table_name = _heir.table_name;
+    elsif londiste.find_table_oid(_row.dest) is not null then
+        execute 'truncate '
+            || case when londiste.find_rel_oid(_row.dest, 'p') is null then 'only ' else '' end
+            || londiste.quote_fqname(_row.dest);
+        execute _row.dropped_ddl;
+    end if;
+end;
+$$;
