@@ -1,0 +1,249 @@
+"""Moves COPY data from one server to another without looking at the rows.
+
+libpq hands out COPY data row by row; at about 0.8 µs per row Python then becomes the bottleneck
+of a copy (2,000,000 rows: 1.5-2.0 s of CPU against 0.2 s). But the messages that a server sends
+for `copy to stdout` are, byte for byte, the messages that `copy from stdin` wants. So on plain
+sockets the blocks are passed from socket to socket, libpq looking on, and the end is found by a
+random mark that a second statement of the same query string returns. Encrypted connections take
+the way through libpq.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from select import poll
+
+import psycopg
+from psycopg import pq
+
+from vedur.db.database import Database
+from vedur.errors import ConnectError, DatabaseError
+
+#: One recv; the kernel seldom has more than 150 kB ready.
+_BLOCK = 1 << 18
+#: Joined rows per put on the way through libpq; larger ones were slower (64 kB 1.5 s of CPU for
+#: 2,000,000 rows, 256 kB 2.0 s, 1 MB 2.8 s).
+_PUT = 1 << 16
+#: How often an idle wire is looked at for an error that ends the stream.
+_IDLE_MS = 1000
+
+_ENCRYPTED = """
+select coalesce((select ssl from pg_catalog.pg_stat_ssl
+                 where pid = pg_catalog.pg_backend_pid()), false)
+    or coalesce((select encrypted from pg_catalog.pg_stat_gssapi
+                 where pid = pg_catalog.pg_backend_pid()), false)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pumped:
+    """What went through: rows that the target counted, bytes on the wire."""
+
+    rows: int
+    bytes: int
+
+
+def pump(source: Database, copy_out: str, target: Database, copy_in: str) -> Pumped:
+    """Run `copy_out` on source into `copy_in` on target.
+
+    The target's transaction stays open for the caller. The source connection is closed by the
+    quick way, so its caller opens a new one for the next pump; its transaction must only read.
+    """
+    if _plain(source) and _plain(target):
+        return _splice(source, copy_out, target, copy_in)
+    return _through_libpq(source, copy_out, target, copy_in)
+
+
+def _plain(db: Database) -> bool:
+    return not db.value(_ENCRYPTED)
+
+
+def _start(db: Database, text: str, expected: pq.ExecStatus) -> None:
+    pgconn = db.raw.pgconn
+    pgconn.send_query(text.encode())
+    result = pgconn.get_result()
+    if result is None or result.status != expected:
+        _drain(pgconn)
+        raise _failure(db, result, text)
+
+
+def _drain(pgconn: pq.abc.PGconn) -> None:
+    while pgconn.get_result() is not None:
+        pass
+
+
+def _failure(db: Database, result: pq.abc.PGresult | None, text: str) -> DatabaseError:
+    pgconn = db.raw.pgconn
+    if result is None or pgconn.status != pq.ConnStatus.OK:
+        message = pgconn.get_error_message() or "the server closed the connection"
+        return ConnectError(message.splitlines()[0], connection=db.name, query=text, sqlstate=None)
+    field = pq.DiagnosticField
+    primary = result.error_field(field.MESSAGE_PRIMARY) or result.error_message
+    state = result.error_field(field.SQLSTATE)
+    context = result.error_field(field.CONTEXT)
+    return DatabaseError(
+        primary.decode("utf-8", "replace"),
+        connection=db.name,
+        query=text,
+        sqlstate=state.decode() if state else None,
+        context=context.decode("utf-8", "replace") if context else None,
+    )
+
+
+def _finish(target: Database, text: str) -> int:
+    """End the COPY on the target; the number of rows that it took."""
+    pgconn = target.raw.pgconn
+    try:
+        pgconn.put_copy_end()
+        result = pgconn.get_result()
+    except psycopg.OperationalError:
+        result = None
+    if result is None or result.status != pq.ExecStatus.COMMAND_OK:
+        failure = _failure(target, result, text)
+        if pgconn.status == pq.ConnStatus.OK:
+            _drain(pgconn)
+        raise failure
+    rows = int(result.command_tuples or 0)
+    _drain(pgconn)
+    return rows
+
+
+def _through_libpq(source: Database, copy_out: str, target: Database, copy_in: str) -> Pumped:
+    _start(source, copy_out, pq.ExecStatus.COPY_OUT)
+    try:
+        _start(target, copy_in, pq.ExecStatus.COPY_IN)
+        out, into = source.raw.pgconn, target.raw.pgconn
+        rows: list[bytes | memoryview] = []
+        size = total = 0
+        while True:
+            count, row = out.get_copy_data(0)
+            if count < 0:
+                break
+            rows.append(row)
+            size += count
+            if size >= _PUT:
+                into.put_copy_data(b"".join(rows))
+                rows.clear()
+                total += size
+                size = 0
+        result = out.get_result()
+        if result is None or result.status != pq.ExecStatus.COMMAND_OK:
+            raise _failure(source, result, copy_out)
+        into.put_copy_data(b"".join(rows))
+        return Pumped(_finish(target, copy_in), total + size)
+    except psycopg.OperationalError as error:
+        text = str(error).strip().splitlines()
+        raise ConnectError(text[0] if text else "connection lost", query=copy_in) from error
+    finally:
+        source.close()
+
+
+def _splice(source: Database, copy_out: str, target: Database, copy_in: str) -> Pumped:
+    mark = "end_" + secrets.token_hex(16)
+    pgconn = source.raw.pgconn
+    pgconn.send_query(f"{copy_out}; select 1 as {mark}".encode())
+    while pgconn.flush():
+        pass
+    try:
+        with _blocking(source) as reader:
+            head = _read_start(source, reader, copy_out)
+            _start(target, copy_in, pq.ExecStatus.COPY_IN)
+            with _blocking(target) as writer:
+                total = _forward(source, reader, writer, head, mark, copy_out)
+    except OSError as error:
+        raise ConnectError(f"connection lost during copy: {error}", query=copy_in) from error
+    finally:
+        # libpq never saw the answer to its query: this connection is of no further use
+        source.close()
+    return Pumped(_finish(target, copy_in), total)
+
+
+@contextmanager
+def _blocking(db: Database) -> Iterator[socket.socket]:
+    """The connection's socket, blocking; libpq wants it back as it was."""
+    with socket.socket(fileno=os.dup(db.raw.pgconn.socket)) as sock:
+        sock.setblocking(True)
+        try:
+            yield sock
+        finally:
+            sock.setblocking(False)
+
+
+def _read_start(source: Database, reader: socket.socket, text: str) -> bytes:
+    """Skip the CopyOutResponse; what was read behind it."""
+    data = b""
+    while True:
+        while len(data) < 5 or len(data) < 1 + int.from_bytes(data[1:5], "big"):
+            block = reader.recv(_BLOCK)
+            if not block:
+                raise ConnectError("the server closed the connection", query=text)
+            data += block
+        size = 1 + int.from_bytes(data[1:5], "big")
+        kind, body, rest = data[:1], data[5:size], data[size:]
+        if kind == b"H":
+            return rest
+        if kind == b"E":
+            raise _error_response(source, body, text)
+        data = rest  # a notice or a parameter status ahead of the answer
+
+
+def _error_response(source: Database, body: bytes, text: str) -> DatabaseError:
+    fields = {part[:1]: part[1:].decode("utf-8", "replace") for part in body.split(b"\0") if part}
+    return DatabaseError(
+        fields.get(b"M", "the server reported an error"),
+        sqlstate=fields.get(b"C"),
+        connection=source.name,
+        query=text,
+    )
+
+
+def _forward(
+    source: Database,
+    reader: socket.socket,
+    writer: socket.socket,
+    head: bytes,
+    mark: str,
+    text: str,
+) -> int:
+    """Pass messages on until the mark shows that all of them are through; bytes passed."""
+    # CopyDone, CommandComplete "COPY n", then the RowDescription whose only column is the mark.
+    # Data cannot hold the mark, it was drawn after the snapshot of the data.
+    end = re.compile(
+        rb"c\x00\x00\x00\x04C\x00\x00\x00.COPY \d+\x00T.{6}" + mark.encode() + rb"\x00", re.DOTALL
+    )
+    keep = 256  # longer than what `end` matches
+    waiter = poll()
+    waiter.register(reader, 1)
+    pending = bytearray(head)
+    total = 0
+    while True:
+        # Only the last block can hold the end, and at most its tail is held back for the match.
+        found = end.search(pending, max(0, len(pending) - 512)) if pending else None
+        if found:
+            writer.sendall(memoryview(pending)[: found.start()])
+            return total + found.start()
+        if len(pending) > keep:
+            cut = len(pending) - keep
+            writer.sendall(memoryview(pending)[:cut])
+            total += cut
+            del pending[:cut]
+        while not waiter.poll(_IDLE_MS):
+            _check_idle(source, bytes(pending), text)
+        block = reader.recv(_BLOCK)
+        if not block:
+            raise ConnectError("the server closed the connection", query=text)
+        pending += block
+
+
+def _check_idle(source: Database, tail: bytes, text: str) -> None:
+    """A failed COPY ends in ReadyForQuery of a failed transaction, and silence."""
+    if tail.endswith((b"Z\x00\x00\x00\x05E", b"Z\x00\x00\x00\x05I")):
+        found = re.search(rb"M([^\x00]+)\x00", tail)
+        message = found[1].decode("utf-8", "replace") if found else "copy failed on the source"
+        raise DatabaseError(message, connection=source.name, query=text, sqlstate=None)

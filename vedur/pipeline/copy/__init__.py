@@ -1,0 +1,8 @@
+"""First copy of tables: sliced, from one exported snapshot, by Spark tasks."""
+
+from __future__ import annotations
+
+from vedur.pipeline.copy.load import SparkLoader, plan_table
+from vedur.pipeline.copy.plan import Slice, TableCopy
+
+__all__ = ["Slice", "SparkLoader", "TableCopy", "plan_table"]

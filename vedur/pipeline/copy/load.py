@@ -1,0 +1,229 @@
+"""The driver's side of a load: plan a table, run its Spark job, watch it.
+
+One task per slice where Spark has no more slots than the node may have connections, so that
+a replay job gets the next slot that falls free; otherwise as many tasks as connections are
+allowed, each taking slices until none is left, and the other slots stay free for replay.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import vedur.errors
+from vedur.db import Database, Row
+from vedur.errors import ConnectError, InternalError, StateError, VedurError
+from vedur.names import QualifiedName
+from vedur.pipeline.copy.plan import (
+    SLICE_BYTES,
+    Column,
+    Leaf,
+    Slice,
+    TableCopy,
+    make_slices,
+    match_columns,
+)
+from vedur.pipeline.copy.task import LoadTask
+from vedur.pipeline.session import parallelism
+from vedur.sql import query
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+#: A slice whose connection broke is tried again as long as the snapshot lives.
+_ATTEMPTS = 3
+#: Jobs of the copy stand in a pool of their own beside those of replay (FAIR scheduling).
+_POOL = "vedur.copy"
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table as the catalog of one side knows it."""
+
+    oid: int
+    kind: str
+    owned: bool
+
+
+def find_relation(db: Database, name: QualifiedName, side: str) -> Relation:
+    """The table, or an error that names the side where it is missing."""
+    row = db.one(query("copy", "relation"), [name.schema, name.name])
+    if row is None:
+        raise StateError(f'table "{name}" does not exist on the {side}')
+    return Relation(row.oid, row.kind, row.owned)
+
+
+def read_columns(db: Database, oid: int) -> list[Column]:
+    """The columns of a table in order."""
+    rows = db.query(query("copy", "columns"), [oid])
+    return [Column(r.name, r.type_oid, r.type_name, r.generated, r.identity, r.plain) for r in rows]
+
+
+def read_leaves(db: Database, oid: int) -> list[Leaf]:
+    """The tables that hold the rows of a table, with their sizes of now."""
+    return [
+        Leaf(
+            QualifiedName(r.schema, r.name),
+            r.heap_bytes,
+            r.all_bytes,
+            r.block_size,
+            r.rows_estimated,
+            sliceable=r.kind in ("r", "m"),
+        )
+        for r in db.query(query("copy", "leaves"), {"oid": oid})
+    ]
+
+
+def plan_table(
+    source: Database,
+    target: Database,
+    queue: str,
+    table: str,
+    source_name: QualifiedName,
+    dest: QualifiedName,
+    condition: str | None = None,
+    slice_bytes: int = SLICE_BYTES,
+) -> TableCopy:
+    """Work out columns, format and slices; `source` is the transaction that holds the snapshot."""
+    there = find_relation(source, source_name, "provider")
+    here = find_relation(target, dest, "subscriber")
+    matched = match_columns(table, read_columns(source, there.oid), read_columns(target, here.oid))
+    if matched.only_source:
+        log.warning('%s: columns only on the provider, not copied: %s', table,
+                    ", ".join(matched.only_source))  # fmt: skip
+    if matched.only_target:
+        log.warning('%s: columns only on the subscriber, left to their defaults: %s', table,
+                    ", ".join(matched.only_target))  # fmt: skip
+    leaves = read_leaves(source, there.oid)
+    return TableCopy(
+        queue,
+        table,
+        dest,
+        matched.columns,
+        matched.format,
+        condition or None,
+        make_slices(leaves, slice_bytes),
+        sum(leaf.rows_estimated for leaf in leaves),
+        sum(max(leaf.all_bytes, leaf.heap_bytes) for leaf in leaves),
+    )
+
+
+def store_slices(target: Database, table: TableCopy) -> None:
+    """Write the plan where the tasks find it, in the caller's transaction."""
+    target.execute(query("copy", "forget_slices"), [table.queue, table.table])
+    target.executemany(
+        query("copy", "add_slice"),
+        [
+            (table.queue, table.table, s.nr, s.leaf.schema, s.leaf.name, s.first, s.end)
+            for s in table.slices
+        ],
+    )
+
+
+@dataclass
+class SparkLoader:
+    """Loads planned tables with Spark; safe to call from several threads."""
+
+    spark: SparkSession
+    max_connections: int = 8
+    slice_bytes: int = SLICE_BYTES
+
+    def plan(
+        self,
+        source: Database,
+        target: Database,
+        queue: str,
+        table: str,
+        source_name: QualifiedName,
+        dest: QualifiedName,
+        condition: str | None,
+        whole: bool = False,
+    ) -> TableCopy:
+        """As `plan_table`; `whole` puts everything into one slice, so into one transaction."""
+        plan = plan_table(
+            source, target, queue, table, source_name, dest, condition, self.slice_bytes
+        )
+        if whole:
+            plan = replace(plan, slices=(Slice(0, source_name, 0, None),))
+        return plan
+
+    def store(self, target: Database, plan: TableCopy) -> None:
+        """As `store_slices`."""
+        store_slices(target, plan)
+
+    def load(self, source: str, target: Database, snapshot: str, plan: TableCopy) -> int:
+        """Load what is not loaded yet; rows that the table then has from this copy.
+
+        `source` is a connect string, `target` a connection of the driver to look at the slices.
+        """
+        error: VedurError | None = None
+        for _ in range(_ATTEMPTS):
+            left = self._left(target, plan)
+            if left == 0:
+                return self._rows(target, plan)
+            error = self._run_job(LoadTask(source, target.connstr, snapshot, plan), left)
+            if error is not None and not isinstance(error, ConnectError):
+                raise error
+        left = self._left(target, plan)
+        if left == 0:
+            return self._rows(target, plan)
+        raise error or InternalError(f'BUG: {left} slices of "{plan.table}" were not loaded')
+
+    def _left(self, target: Database, plan: TableCopy) -> int:
+        totals = self._totals(target, plan)
+        if totals.slices != len(plan.slices):
+            raise StateError(f'the copy of table "{plan.table}" was given up by another session')
+        return int(totals.slices - totals.slices_done)
+
+    def _rows(self, target: Database, plan: TableCopy) -> int:
+        return int(self._totals(target, plan).rows_done)
+
+    @staticmethod
+    def _totals(target: Database, plan: TableCopy) -> Row:
+        with target.transaction():
+            return target.one(query("copy", "slice_totals"), [plan.queue, plan.table])
+
+    def _run_job(self, task: LoadTask, left: int) -> VedurError | None:
+        slots = parallelism(self.spark)
+        if slots <= self.max_connections:
+            count, task = left, replace(task, slices=1)
+        else:
+            count = min(left, self.max_connections)
+        self._enter_pool(task)
+        said = run_load(self.spark, task, count)
+        errors = [s for s in said if "error" in s]
+        if not errors:
+            return None
+        # of several, the one that a retry cannot cure
+        worst = max(errors, key=lambda s: s["error"] != "ConnectError")
+        cls = getattr(vedur.errors, str(worst["error"]), VedurError)
+        error: VedurError = cls(str(worst["message"]), table=task.table.table)
+        return error
+
+    def _enter_pool(self, task: LoadTask) -> None:
+        try:
+            context = self.spark.sparkContext
+        except Exception:  # Spark Connect: the server schedules its sessions by itself
+            return
+        context.setLocalProperty("spark.scheduler.pool", _POOL)
+        context.setLocalProperty("spark.job.description", f"copy {task.table.table}")
+
+
+def run_load(spark: SparkSession, task: LoadTask, count: int) -> Sequence[dict[str, object]]:
+    """Run `count` tasks; what each said. Errors of tasks are rows too: Spark need not retry."""
+
+    def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            if batch.num_rows:
+                yield pa.RecordBatch.from_pydict({"summary": [task.summary()]})
+
+    frame = spark.range(0, count, 1, count).mapInArrow(load, "summary string")
+    return [json.loads(row.summary) for row in frame.collect()]

@@ -1,0 +1,98 @@
+"""What a Spark task does for a copy: claim a slice, stream it across, mark it, commit.
+
+Runs on executors. The claim is a row lock in `vedur.copy_slice` of the target, taken in the
+transaction that loads the slice: a task that dies gives its slice back, a task that is run again
+finds its slice done. So it does not matter how often, where, or in which order tasks run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from vedur import db as vdb
+from vedur.db.pump import Pumped, pump
+from vedur.errors import StateError, VedurError
+from vedur.names import QualifiedName
+from vedur.pipeline.copy.plan import Slice, TableCopy
+from vedur.sql import query
+
+#: Money is read by the locale of the session; notices would end up between the blocks of data.
+_SESSION = "set lc_monetary = 'C'; set client_min_messages = error; set statement_timeout = 0"
+
+
+@dataclass(frozen=True, repr=False)
+class LoadTask:
+    """The closure of a load job. `slices` 0 means: until none is left."""
+
+    source: str
+    target: str
+    snapshot: str
+    table: TableCopy
+    slices: int = 0
+
+    def __repr__(self) -> str:
+        # connect strings must not reach a log through an error message
+        return f"LoadTask({self.table.table})"
+
+    def summary(self) -> str:
+        """Run, and say what happened in one line of JSON."""
+        try:
+            done = list(self.run())
+        except VedurError as error:
+            return json.dumps({"error": type(error).__name__, "message": error.message})
+        return json.dumps({"slices": [nr for nr, _ in done], "rows": sum(p.rows for _, p in done)})
+
+    def run(self) -> Iterator[tuple[int, Pumped]]:
+        """Load slices until there is none, or as many as wanted."""
+        with vdb.connect(
+            self.target, name="copy_target", application_name=self.table.task_name
+        ) as target:
+            target.execute(_SESSION)
+            target.commit()
+            count = 0
+            while self.slices == 0 or count < self.slices:
+                loaded = self._one(target)
+                if loaded is None:
+                    return
+                yield loaded
+                count += 1
+
+    def _one(self, target: vdb.Database) -> tuple[int, Pumped] | None:
+        replica_role(target)
+        row = target.one(query("copy", "claim_slice"), [self.table.queue, self.table.table])
+        if row is None:
+            target.rollback()
+            return None
+        leaf = QualifiedName(row.source_schema, row.source_name)
+        piece = Slice(row.slice_nr, leaf, row.page_from, row.page_to)
+        source = self._open_source()
+        pumped = pump(source, self.table.copy_out(piece), target, self.table.copy_in)
+        names = [self.table.queue, self.table.table]
+        if self.table.registered and not target.query(query("copy", "still_in_copy"), names):
+            target.rollback()
+            raise StateError(f'table "{self.table.table}" was removed during its copy')
+        target.execute(
+            query("copy", "finish_slice"),
+            [pumped.rows, pumped.bytes, *names, piece.nr],
+        )
+        target.commit()
+        return piece.nr, pumped
+
+    def _open_source(self) -> vdb.Database:
+        source = vdb.connect(
+            self.source,
+            name="copy_source",
+            application_name=self.table.task_name,
+            autocommit=True,
+        )
+        source.execute(_SESSION)
+        source.execute("begin isolation level repeatable read, read only")
+        source.execute(f"set transaction snapshot '{self.snapshot}'")
+        return source
+
+
+def replica_role(db: vdb.Database) -> None:
+    """No triggers, rules or foreign keys for this transaction."""
+    db.execute(query("copy", "replica_role"))

@@ -1,0 +1,254 @@
+-- Statements of the first copy (vedur/pipeline/copy, vedur/worker/copying, vedur/catalog/table_ddl).
+
+-- name: columns
+-- Columns of a table in order, with what decides the COPY format. `plain` says that the type is
+-- built in, has both binary functions (its elements too) and does not name other objects by oid.
+select a.attname as name,
+       a.atttypid::bigint as type_oid,
+       pg_catalog.format_type(a.atttypid, a.atttypmod) as type_name,
+       a.attgenerated <> '' as generated,
+       a.attidentity as identity,
+       t.oid < 10000 and t.typtype in ('b', 'r', 'm')
+           and t.typsend <> 0 and t.typreceive <> 0
+           and (t.typelem = 0 or (e.typsend <> 0 and e.typreceive <> 0))
+           and t.typname !~ '^_?reg'
+           as plain
+from pg_catalog.pg_attribute a
+join pg_catalog.pg_type t on t.oid = a.atttypid
+left join pg_catalog.pg_type e on e.oid = t.typelem
+where a.attrelid = %s::oid
+  and a.attnum > 0
+  and not a.attisdropped
+order by a.attnum
+
+-- name: relation
+-- The table behind schema and name.
+select c.oid::bigint as oid,
+       c.relkind::text as kind,
+       pg_catalog.pg_has_role(c.relowner, 'USAGE') as owned,
+       c.relpersistence::text as persistence
+from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where n.nspname = %s
+  and c.relname = %s
+  and c.relkind in ('r', 'p', 'f', 'v', 'm')
+
+-- name: leaves
+-- The tables that hold the rows: the table itself, or the leaf partitions of a partitioned one.
+-- Sizes are those of now: taken after the snapshot they cover every row that it sees.
+select n.nspname as schema,
+       c.relname as name,
+       c.relkind::text as kind,
+       case when c.relkind in ('r', 'm') then pg_catalog.pg_relation_size(c.oid) else 0 end as heap_bytes,
+       case when c.relkind in ('r', 'm') then pg_catalog.pg_table_size(c.oid) else 0 end as all_bytes,
+       pg_catalog.current_setting('block_size')::bigint as block_size,
+       greatest(c.reltuples, 0)::bigint as rows_estimated
+from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.oid in (select relid from pg_catalog.pg_partition_tree(%(oid)s::oid::regclass) where isleaf
+                union
+                select %(oid)s::oid
+                where not exists (select 1 from pg_catalog.pg_partitioned_table
+                                  where partrelid = %(oid)s::oid))
+order by n.nspname, c.relname
+
+-- name: forget_slices
+-- Waits for a task of an earlier attempt that still holds a slice.
+delete from vedur.copy_slice where queue_name = %s and table_name = %s
+
+-- name: add_slice
+insert into vedur.copy_slice
+    (queue_name, table_name, slice_nr, source_schema, source_name, page_from, page_to)
+values (%s, %s, %s, %s, %s, %s, %s)
+
+-- name: claim_slice
+-- The next slice that nobody loads; the row lock is the claim and ends with the transaction.
+select slice_nr, source_schema, source_name, page_from, page_to
+from vedur.copy_slice
+where queue_name = %s
+  and table_name = %s
+  and done_at is null
+order by slice_nr
+limit 1
+for update skip locked
+
+-- name: finish_slice
+update vedur.copy_slice
+set done_at = clock_timestamp(), rows_done = %s, bytes_done = %s
+where queue_name = %s
+  and table_name = %s
+  and slice_nr = %s
+
+-- name: slice_totals
+select count(*)::int as slices,
+       count(done_at)::int as slices_done,
+       coalesce(sum(rows_done), 0)::bigint as rows_done,
+       coalesce(sum(bytes_done), 0)::bigint as bytes_done
+from vedur.copy_slice
+where queue_name = %s
+  and table_name = %s
+
+-- name: running_totals
+-- What the slices in the making have moved so far.
+select coalesce(sum(p.tuples_processed), 0)::bigint as rows_done,
+       coalesce(sum(p.bytes_processed), 0)::bigint as bytes_done
+from pg_catalog.pg_stat_progress_copy p
+join pg_catalog.pg_stat_activity a on a.pid = p.pid
+where p.datname = pg_catalog.current_database()
+  and a.application_name = %s
+
+-- name: start_progress
+insert into vedur.copy_progress (queue_name, table_name, dest_table, step, step_name)
+values (%s, %s, %s, %s, %s)
+on conflict (queue_name, table_name) do update
+set dest_table = excluded.dest_table, step = excluded.step, step_name = excluded.step_name,
+    slices = 0, slices_done = 0, rows_estimated = null, rows_done = 0,
+    bytes_estimated = null, bytes_done = 0,
+    started_at = clock_timestamp(), updated_at = clock_timestamp(), finished_at = null, error = null
+
+-- name: set_step
+update vedur.copy_progress
+set step = %(step)s, step_name = %(step_name)s, updated_at = clock_timestamp(), error = null,
+    finished_at = case when %(finished)s then clock_timestamp() end
+where queue_name = %(queue_name)s
+  and table_name = %(table_name)s
+
+-- name: set_progress
+update vedur.copy_progress
+set slices = %(slices)s, slices_done = %(slices_done)s,
+    rows_estimated = %(rows_estimated)s, rows_done = %(rows_done)s,
+    bytes_estimated = %(bytes_estimated)s, bytes_done = %(bytes_done)s,
+    updated_at = clock_timestamp()
+where queue_name = %(queue_name)s
+  and table_name = %(table_name)s
+
+-- name: set_progress_error
+update vedur.copy_progress
+set error = %s, updated_at = clock_timestamp()
+where queue_name = %s
+  and table_name = %s
+
+-- name: end_left_tasks
+-- Tasks of a worker that died are of no use to anybody; only one's own may be ended.
+select count(pg_catalog.pg_terminate_backend(pid))
+from pg_catalog.pg_stat_activity
+where application_name = %s
+  and datname = pg_catalog.current_database()
+  and usename = current_user
+  and pid <> pg_catalog.pg_backend_pid()
+
+-- name: indexes
+-- Indexes of a table with everything that `create index` alone would not bring back. Indexes that
+-- are parts of a partitioned index stay where they are: their names belong to the parent.
+select n.nspname as schema,
+       i.relname as name,
+       pg_catalog.pg_get_indexdef(x.indexrelid) as definition,
+       c.conname as constraint_name,
+       c.contype::text as constraint_type,
+       pg_catalog.pg_get_constraintdef(c.oid) as constraint_definition,
+       coalesce(c.condeferrable, false) as is_deferrable,
+       coalesce(c.condeferred, false) as is_deferred,
+       coalesce(c.contype = 'x' or pg_catalog.pg_get_constraintdef(c.oid) ~ 'WITHOUT OVERLAPS', false)
+           as whole_constraint,
+       x.indisclustered as clustered,
+       x.indisreplident as replica_identity,
+       s.spcname as tablespace,
+       pg_catalog.array_to_string(i.reloptions, ', ') as options,
+       pg_catalog.obj_description(x.indexrelid, 'pg_class') as comment,
+       pg_catalog.obj_description(c.oid, 'pg_constraint') as constraint_comment,
+       (select coalesce(pg_catalog.json_object_agg(a.attnum, a.attstattarget), '{}')
+        from pg_catalog.pg_attribute a
+        where a.attrelid = x.indexrelid and a.attstattarget >= 0) as statistics
+from pg_catalog.pg_index x
+join pg_catalog.pg_class i on i.oid = x.indexrelid
+join pg_catalog.pg_namespace n on n.oid = i.relnamespace
+left join pg_catalog.pg_constraint c on c.conindid = x.indexrelid and c.contype in ('p', 'u', 'x')
+left join pg_catalog.pg_tablespace s on s.oid = i.reltablespace
+where x.indrelid = %s::oid
+  and i.relkind = 'i'
+  and not i.relispartition
+order by c.contype is distinct from 'p', i.relname
+
+-- name: index_exists
+select exists (
+    select 1
+    from pg_catalog.pg_class c
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = %s and c.relname = %s and c.relkind in ('i', 'I'))
+
+-- name: constraint_exists
+select exists (
+    select 1
+    from pg_catalog.pg_constraint
+    where conrelid = %s::oid and conname = %s)
+
+-- name: snapshot
+-- Both faces of the transaction's snapshot: to import it, and to judge events by it.
+select pg_catalog.pg_export_snapshot() as exported,
+       pg_catalog.txid_current_snapshot()::text as visible
+
+-- name: replica_role
+-- No triggers, rules or foreign keys until the end of the transaction. The function of the
+-- contract lets a role do that which may not set the parameter itself.
+select londiste.set_session_replication_role('replica', true)
+
+-- name: complete_snapshot
+-- The snapshot of a load of which every slice is done.
+select p.snapshot
+from vedur.copy_progress p
+where p.queue_name = %s
+  and p.table_name = %s
+  and exists (
+      select 1 from vedur.copy_slice s
+      where s.queue_name = p.queue_name and s.table_name = p.table_name)
+  and not exists (
+      select 1 from vedur.copy_slice s
+      where s.queue_name = p.queue_name and s.table_name = p.table_name and s.done_at is null)
+
+-- name: set_snapshot
+update vedur.copy_progress
+set snapshot = %s, updated_at = clock_timestamp()
+where queue_name = %s
+  and table_name = %s
+
+-- name: consumer_tick
+-- Where a consumer stands on the provider.
+select s.sub_last_tick
+from pgq.subscription s
+join pgq.queue q on q.queue_id = s.sub_queue
+join pgq.consumer c on c.co_id = s.sub_consumer
+where q.queue_name = %s and c.co_name = %s
+
+-- name: copy_position
+-- Where a copy's consumer stands on this node.
+select last_tick_id
+from pgq_node.local_state
+where queue_name = %s and consumer_name = %s
+
+-- name: last_tick
+select t.tick_id
+from pgq.tick t
+join pgq.queue q on q.queue_id = t.tick_queue
+where q.queue_name = %s
+order by t.tick_queue desc, t.tick_id desc
+limit 1
+
+-- name: still_in_copy
+-- Is the table still to be loaded? The lock makes `remove-table` wait for this transaction's end.
+select 1
+from londiste.table_info
+where queue_name = %s
+  and table_name = %s
+  and local
+  and merge_state = 'in-copy'
+for key share
+
+-- name: more_memory
+-- Memory for building an index; a server that has more stays with it.
+select pg_catalog.set_config('maintenance_work_mem', %(memory)s, false)
+where pg_catalog.pg_size_bytes(pg_catalog.current_setting('maintenance_work_mem'))
+    < pg_catalog.pg_size_bytes(%(memory)s)
+
+-- name: restore_fkey
+-- The next statement that brings a foreign key back; '' when it is back.
+select londiste.restore_table_fkey(%s, %s, true)

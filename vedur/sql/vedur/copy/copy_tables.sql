@@ -1,0 +1,40 @@
+-- First copy, on the target: which slices of a table are loaded, and how far a copy has come.
+-- A slice is marked in the transaction that loads it, so a task that runs twice loads once.
+
+create table if not exists vedur.copy_slice (
+    queue_name      text not null,
+    table_name      text not null,
+    slice_nr        integer not null,
+    source_schema   text not null,
+    source_name     text not null,
+    page_from       bigint not null,
+    page_to         bigint,
+    done_at         timestamptz,
+    rows_done       bigint,
+    bytes_done      bigint,
+    constraint copy_slice_pkey primary key (queue_name, table_name, slice_nr)
+);
+comment on table vedur.copy_slice is
+    'first copy: ranges of pages of the source; page_to NULL is open-ended; done_at is set in the transaction that loaded the range';
+
+create table if not exists vedur.copy_progress (
+    queue_name      text not null,
+    table_name      text not null,
+    dest_table      text not null,
+    step            integer not null,
+    step_name       text not null,
+    snapshot        text,
+    slices          integer not null default 0,
+    slices_done     integer not null default 0,
+    rows_estimated  bigint,
+    rows_done       bigint not null default 0,
+    bytes_estimated bigint,
+    bytes_done      bigint not null default 0,
+    started_at      timestamptz not null default clock_timestamp(),
+    updated_at      timestamptz not null default clock_timestamp(),
+    finished_at     timestamptz,
+    error           text,
+    constraint copy_progress_pkey primary key (queue_name, table_name)
+);
+comment on table vedur.copy_progress is
+    'first copy: the step that each table is in (docs/design/first-copy.md), its counts, and the error that holds it up';

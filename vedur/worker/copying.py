@@ -1,0 +1,234 @@
+"""First copies of tables, run beside the worker's loop: which tables, when, and the meeting.
+
+`Copying.advance` is called by the loop between batches and never blocks for long. Copies run in
+threads of this process; all that they need to go on after a crash is in the two databases: the
+state of the table, the snapshot, the dropped DDL, the position of the copy's consumer. So a
+thread owns a table only in memory, and a table without an owner is taken up by the state that
+it is in (docs/design/first-copy.md).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from vedur.catalog import TableInfo
+from vedur.catalog.tables import local_set_table_state
+from vedur.clock import SYSTEM, Clock
+from vedur.db import Database
+from vedur.errors import VedurError
+from vedur.worker.copying_catch_up import CatchUp
+from vedur.worker.copying_context import CopySetup, GivenUp, Loader, MakeApplier, TableJob
+from vedur.worker.copying_settle import Settler
+from vedur.worker.copying_table import GroupCopy
+from vedur.worker.states import MergeState, State, meeting, must_wait
+
+log = logging.getLogger(__name__)
+
+#: How long `advance` lets a copy answer before it gives the loop back.
+_MEETING_WAIT = 0.2
+
+
+class Copying:
+    """All first copies of one node; satisfies `CopyControl`."""
+
+    def __init__(
+        self,
+        setup: CopySetup,
+        loader: Loader,
+        make_applier: MakeApplier,
+        clock: Clock = SYSTEM,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.setup = setup
+        self.loader = loader
+        self.make_applier = make_applier
+        self.clock = clock
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._jobs: dict[str, TableJob] = {}
+        self._retry_at: dict[str, float] = {}
+        self._threads: set[threading.Thread] = set()
+        self._loading = 0
+        self._moved = threading.Event()
+        self._stopping = threading.Event()
+        self._settler = Settler(setup, clock)
+
+    # -- the worker's side ----------------------------------------------------------------------
+
+    def advance(
+        self, target: Database, provider: str, tables: Sequence[TableInfo], position: int
+    ) -> bool:
+        """Start copies, answer those that ask to meet; True if the worker must wait."""
+        if self._stopping.is_set():
+            return False
+        local = [t for t in tables if t.local]
+        self._moved.clear()
+        wait = self._answer(target, local, position)
+        with self._lock:
+            self._give_up_removed(local)
+            self._take_up(local, provider)
+        self._settler.settle(provider, local, position)
+        if wait:
+            self.clock.wait(self._moved, _MEETING_WAIT)
+        return wait
+
+    def stop(self) -> None:
+        """End all copies where they are; they are taken up again by the next run."""
+        self._stopping.set()
+        with self._lock:
+            for job in self._jobs.values():
+                job.cancel()
+            threads = list(self._threads)
+        for thread in threads:
+            thread.join(timeout=30)
+        self._settler.stop()
+
+    @property
+    def busy(self) -> bool:
+        """Is any copy under way?"""
+        with self._lock:
+            return bool(self._jobs)
+
+    def _answer(self, target: Database, tables: Sequence[TableInfo], position: int) -> bool:
+        wait = False
+        for table in tables:
+            state = MergeState.parse(table.merge_state)
+            answer = meeting(state, position)
+            if answer != state:
+                with target.transaction():
+                    local_set_table_state(
+                        target,
+                        self.setup.queue,
+                        table.table_name,
+                        table.custom_snapshot,
+                        str(answer),
+                    )
+                log.debug("%s: %s", table.table_name, answer)
+                self._nudge(table.table_name)
+            wait = wait or must_wait(answer, position)
+        return wait
+
+    def _nudge(self, name: str) -> None:
+        with self._lock:
+            job = self._jobs.get(name)
+        if job is not None:
+            job.nudge.set()
+
+    def _give_up_removed(self, tables: Sequence[TableInfo]) -> None:
+        here = {t.table_name for t in tables}
+        for name, job in self._jobs.items():
+            if name not in here and not job.cancelled:
+                log.info("%s: removed, its copy is given up", name)
+                job.cancel()
+
+    def _take_up(self, tables: Sequence[TableInfo], provider: str) -> None:
+        now = self.clock.monotonic()
+        load: list[TableInfo] = []
+        for table in tables:
+            name = table.table_name
+            state = MergeState.parse(table.merge_state).state
+            if state is State.OK or name in self._jobs or self._retry_at.get(name, 0.0) > now:
+                continue
+            if state in (State.NONE, State.IN_COPY):
+                load.append(table)
+            else:
+                self._start_catch_up(table, provider)
+        free = self.setup.parallel_copies - self._loading
+        if load and free > 0:
+            self._start_group(load, provider, free)
+
+    # -- threads --------------------------------------------------------------------------------
+
+    def _start(self, work: Callable[[], None], name: str) -> None:
+        def run() -> None:
+            try:
+                work()
+            finally:
+                with self._lock:
+                    self._threads.discard(threading.current_thread())
+
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        self._threads.add(thread)
+        thread.start()
+
+    def _new_job(self, table: TableInfo, provider: str) -> TableJob:
+        job = TableJob(table, provider, self.setup.consumer(table.table_name))
+        self._jobs[table.table_name] = job
+        return job
+
+    def _start_group(self, tables: Sequence[TableInfo], provider: str, free: int) -> None:
+        jobs = [self._new_job(t, provider) for t in tables]
+        lanes = min(free, len(jobs))
+        self._loading += lanes
+        self._start(lambda: self._run_group(jobs, provider, lanes), "vedur-copy")
+
+    def _run_group(self, jobs: list[TableJob], provider: str, lanes: int) -> None:
+        """Load tables from one snapshot, `lanes` at a time; each goes on by itself after that."""
+        try:
+            with GroupCopy(self.setup, self.loader, provider, self.clock) as group:
+                group.open(jobs)
+                with ThreadPoolExecutor(lanes, thread_name_prefix="vedur-load") as pool:
+                    list(pool.map(lambda job: self._load_one(group, job), jobs))
+        except VedurError as error:
+            for job in jobs:
+                if not job.started:
+                    self._failed(job, error)
+        finally:
+            with self._lock:
+                self._loading -= lanes
+
+    def _load_one(self, group: GroupCopy, job: TableJob) -> None:
+        if job.cancelled:
+            self._release(job)
+            return
+        job.started = True
+        try:
+            group.load(job)
+        except GivenUp:
+            group.clean_up(job)
+            self._release(job)
+            return
+        except VedurError as error:
+            self._failed(job, error)
+            return
+        with self._lock:
+            self._start(lambda: self._catch_up(job), f"vedur-catch-up {job.name}")
+
+    def _start_catch_up(self, table: TableInfo, provider: str) -> None:
+        job = self._new_job(table, provider)
+        self._start(lambda: self._catch_up(job), f"vedur-catch-up {job.name}")
+
+    def _catch_up(self, job: TableJob) -> None:
+        job.started = True
+        job.on_move = self._on_move
+        try:
+            CatchUp(self.setup, self.make_applier, job, self.clock).run()
+        except GivenUp:
+            self._release(job)
+        except VedurError as error:
+            self._failed(job, error)
+        else:
+            self._settler.look_again()
+            self._release(job)
+        self._on_move()
+
+    def _on_move(self) -> None:
+        self._moved.set()
+        self._wake()
+
+    def _release(self, job: TableJob) -> None:
+        with self._lock:
+            self._jobs.pop(job.name, None)
+
+    def _failed(self, job: TableJob, error: VedurError) -> None:
+        if job.cancelled:
+            self._release(job)
+            return
+        log.error("%s: copy failed, next try in %g s: %s", job.name, self.setup.retry_sleep, error)
+        self.setup.note_error(job.name, error)
+        with self._lock:
+            self._retry_at[job.name] = self.clock.monotonic() + self.setup.retry_sleep
+            self._jobs.pop(job.name, None)

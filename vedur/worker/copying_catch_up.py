@@ -1,0 +1,221 @@
+"""Steps 8 and 9 of a first copy: replay what the snapshot missed, then meet the worker.
+
+The position is that of the copy's own consumer and moves in the transaction of the data. The
+range up to the newest tick is one batch, so the copy gets near the worker in a few steps; then
+the two agree on a tick through the state of the table, and the worker goes on from there.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from vedur import db as vdb
+from vedur.catalog.tables import local_set_table_state
+from vedur.change.event import Event, EventRange
+from vedur.change.table import Replica, Snapshot
+from vedur.clock import Clock
+from vedur.errors import StateError
+from vedur.node import state as node_state
+from vedur.queue.batches import get_subscription, get_ticks
+from vedur.queue.slices import Tick, cut
+from vedur.sql import query
+from vedur.worker.copying_context import CopySetup, GivenUp, MakeApplier, TableJob
+from vedur.worker.copying_steps import Step
+from vedur.worker.copying_table import forget_consumer
+from vedur.worker.states import MergeState, State, snapshot_is_past
+
+log = logging.getLogger(__name__)
+
+#: Events per slice of a range; fewer are not worth a second task.
+_SLICE_EVENTS = 50_000
+_MAX_SLICES = 4
+_POLL = 0.05
+
+
+class CatchUp:
+    """One table from `catching-up` to `ok`; begins from any state in between."""
+
+    def __init__(
+        self, setup: CopySetup, make_applier: MakeApplier, job: TableJob, clock: Clock
+    ) -> None:
+        self.setup = setup
+        self.job = job
+        self.clock = clock
+        self.applier = make_applier(f"{setup.queue} copy {job.name}", job.provider)
+        self._meeting_shown = False
+
+    def run(self) -> None:
+        """Until the table is ok. Raises GivenUp where it is no longer wanted."""
+        with (
+            self.setup.connect() as target,
+            self.setup.connect() as stage,
+            vdb.connect(
+                self.job.provider,
+                name="provider_db",
+                autocommit=True,
+                application_name="vedur copy",
+            ) as provider,
+        ):
+            self.setup.enter(target, self.job, Step.CATCH_UP)
+            self.applier.start(stage)
+            try:
+                self._first_tick(target, provider)
+                while not self._move(target, stage, provider):
+                    pass
+            except GivenUp:
+                if not self.job.cancelled or self._removed(target):
+                    forget_consumer(self.setup, self.job.provider, self.job)
+                raise
+            finally:
+                if not stage.closed:
+                    self.applier.start(stage)
+            forget_consumer(self.setup, self.job.provider, self.job)
+            self.setup.enter(target, self.job, Step.FOREIGN_KEYS)
+            log.info("%s: in sync", self.job.name)
+
+    def _removed(self, target: vdb.Database) -> bool:
+        try:
+            self.setup.table(target, self.job.name)
+        except GivenUp:
+            return True
+        return False
+
+    # -- positions ------------------------------------------------------------------------------
+
+    def _position(self, target: vdb.Database) -> int:
+        tick = target.value(query("copy", "copy_position"), [self.setup.queue, self.job.consumer])
+        if tick is None:
+            self._set_state(target, None, None)
+            raise StateError(
+                f'{self.job.name}: consumer "{self.job.consumer}" is gone, the copy starts again'
+            )
+        return int(tick)
+
+    def _newest(self, provider: vdb.Database) -> int:
+        return int(provider.value(query("copy", "last_tick"), [self.setup.queue]))
+
+    def _first_tick(self, target: vdb.Database, provider: vdb.Database) -> None:
+        """Wait for a tick behind the snapshot, asking for one; go on without after a while."""
+        table = self.setup.table(target, self.job.name)
+        if table.custom_snapshot is None:
+            return
+        deadline = self.clock.monotonic() + self.setup.tick_wait
+        copied = Snapshot.parse(table.custom_snapshot)
+        before = self._newest(provider)
+        provider.call("pgq.force_tick", self.setup.queue)
+        while self.clock.monotonic() < deadline and not self.job.cancelled:
+            newest = self._newest(provider)
+            if newest > before and self._is_past(provider, copied, newest):
+                return
+            self.clock.sleep(_POLL)
+
+    def _is_past(self, provider: vdb.Database, copied: Snapshot, tick: int) -> bool:
+        found = get_ticks(provider, self.setup.queue, tick, tick)
+        return bool(found) and snapshot_is_past(copied, found[0].snapshot)
+
+    # -- one move -------------------------------------------------------------------------------
+
+    def _move(self, target: vdb.Database, stage: vdb.Database, provider: vdb.Database) -> bool:
+        """Do what the state asks for; True when the table is ok."""
+        if self.job.cancelled:
+            raise GivenUp
+        self.job.nudge.clear()
+        table = self.setup.table(target, self.job.name)
+        self.job.table = table
+        state = MergeState.parse(table.merge_state)
+        at = self._position(target)
+        if state.state is State.CATCHING_UP:
+            self._come_near(target, stage, provider, at)
+        elif state.state is State.WANNA_SYNC:
+            if state.tick != at:  # a crash between two commits
+                self._set_state(target, table.custom_snapshot, State.CATCHING_UP.value)
+            elif not self.clock.wait(self.job.nudge, 1.0):
+                self.job.on_move()
+        elif state.state is State.DO_SYNC and state.tick is not None:
+            return self._meet(target, stage, provider, at, state.tick)
+        elif state.state is State.OK:
+            return True
+        else:
+            raise GivenUp  # resync: another copy begins
+        return False
+
+    def _come_near(
+        self, target: vdb.Database, stage: vdb.Database, provider: vdb.Database, at: int
+    ) -> None:
+        newest = self._newest(provider)
+        if at < newest:
+            self._replay(target, stage, provider, at, newest)
+            return
+        if not self._meeting_shown:
+            self.setup.enter(target, self.job, Step.HAND_OVER)
+            self._meeting_shown = True
+        self._set_state(
+            target, self.job.table.custom_snapshot, str(MergeState(State.WANNA_SYNC, at))
+        )
+        self.job.on_move()
+
+    def _meet(
+        self,
+        target: vdb.Database,
+        stage: vdb.Database,
+        provider: vdb.Database,
+        at: int,
+        tick: int,
+    ) -> bool:
+        if at > tick:
+            raise StateError(f"{self.job.name}: copy_sync: cur_tick={at} sync_tick={tick}")
+        while at < tick:
+            at = self._replay(target, stage, provider, at, tick)
+        copied = self.job.table.custom_snapshot
+        past = copied is not None and self._is_past(provider, Snapshot.parse(copied), tick)
+        self._set_state(target, None if past else copied, State.OK.value)
+        self.job.on_move()
+        return True
+
+    def _set_state(self, target: vdb.Database, snapshot: str | None, state: str | None) -> None:
+        with target.transaction():
+            local_set_table_state(target, self.setup.queue, self.job.name, snapshot, state)
+
+    # -- replay ---------------------------------------------------------------------------------
+
+    def _replay(
+        self, target: vdb.Database, stage: vdb.Database, provider: vdb.Database, at: int, goal: int
+    ) -> int:
+        """Apply the table's events after tick `at`, up to `goal` or as far as one batch goes."""
+        queue, consumer, job = self.setup.queue, self.job.consumer, self.job
+        place = get_subscription(provider, queue, consumer)
+        ticks = get_ticks(provider, queue, at, goal)
+        if place is None or not ticks or ticks[0].id != at or len(ticks) < 2:
+            self._set_state(target, None, None)
+            raise StateError(
+                f"{job.name}: the queue no longer has tick {at}, the copy starts again"
+            )
+        ticks = self._one_batch(ticks)
+        first, last = ticks[0], ticks[-1]
+        count = min(_MAX_SLICES, (last.event_seq - first.event_seq) // _SLICE_EVENTS + 1)
+        mine = f"ev_extra1 = {_literal(job.name)}"
+        slices = [f"{s.condition} and {mine}" for s in cut(first, last, ticks[1:-1], count)]
+        source = EventRange(place.events, tuple(slices), place.sub_id)
+        tables = [Replica(job.name, str(job.dest), job.table.custom_snapshot, job.condition)]
+        staged = self.applier.stage(stage, source, tables, 0)
+        with target.transaction():
+            target.execute(query("copy", "replica_role"))
+            self.applier.apply(target, staged, tables, _ignore)
+            node_state.set_consumer_completed(target, queue, consumer, last.id)
+        provider.call("pgq.register_consumer_at", queue, consumer, last.id)
+        self.applier.done(stage, 0)
+        log.debug("%s: caught up to tick %d, %d events", job.name, last.id, staged.events)
+        return last.id
+
+    def _one_batch(self, ticks: list[Tick]) -> list[Tick]:
+        limit = ticks[0].event_seq + self.setup.max_batch_events
+        kept = [t for t in ticks if t.event_seq <= limit]
+        return kept if len(kept) > 1 else ticks[:2]
+
+
+def _ignore(event: Event) -> None:
+    """What is not about this table is the worker's business."""
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,260 @@
+"""Steps 1 to 7 of a first copy: from a registered consumer to a loaded, indexed table.
+
+Tables that are copied together share one snapshot of the provider. Each step leaves the databases
+in a state from which the whole list can be run again: what was dropped is stored in the same
+transaction, a load begins with an empty table, an index that exists is not built again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from vedur import db as vdb
+from vedur.catalog import TableInfo, get_table_list
+from vedur.catalog.fkeys import drop_table_fkey, find_table_fkeys
+from vedur.catalog.table_ddl import (
+    TableDdl,
+    build_jobs,
+    build_part,
+    drop_parts,
+    finish_parts,
+    parse_script,
+    read_ddl,
+)
+from vedur.catalog.tables import local_set_table_state, local_set_table_struct
+from vedur.clock import Clock
+from vedur.errors import StateError, VedurError
+from vedur.names import parse_name
+from vedur.node import state as node_state
+from vedur.node.info import get_node_info
+from vedur.sql import query
+from vedur.worker.copying_context import CopySetup, GivenUp, Loader, TableJob
+from vedur.worker.copying_progress import Progress
+from vedur.worker.copying_steps import Step
+from vedur.worker.states import State
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The provider at one moment; good as long as `holder` stays in its transaction."""
+
+    holder: vdb.Database
+    exported: str
+    visible: str
+
+
+class GroupCopy:
+    """Tables that are loaded from one snapshot."""
+
+    def __init__(self, setup: CopySetup, loader: Loader, provider: str, clock: Clock) -> None:
+        self.setup = setup
+        self.loader = loader
+        self.provider = provider
+        self.clock = clock
+        self._snapshot: Snapshot | None = None
+        self._sources: dict[str, TableInfo] = {}
+        self._planning = threading.Lock()
+
+    def __enter__(self) -> GroupCopy:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._snapshot is not None:
+            self._snapshot.holder.close()
+
+    # -- steps 1 and 2: the group ---------------------------------------------------------------
+
+    def open(self, jobs: Sequence[TableJob]) -> None:
+        """Hold the queue for every table, then take the snapshot: no event falls between."""
+        queue = self.setup.queue
+        provider = vdb.connect(
+            self.provider, name="provider_db", autocommit=True, application_name="vedur copy"
+        )
+        try:
+            with self.setup.connect() as target:
+                node = get_node_info(target, queue)
+                if node is None or node.provider_node is None:
+                    raise StateError(f'queue "{queue}" has no node with a provider here')
+                for job in jobs:
+                    self._begin(target, job)
+                    self.setup.enter(target, job, Step.REGISTER)
+                    self._register(provider, target, job, node.provider_node)
+                self._sources = {t.table_name: t for t in get_table_list(provider, queue)}
+                for job in jobs:
+                    self.setup.enter(target, job, Step.SNAPSHOT)
+            provider.autocommit = False
+            provider.execute("set transaction isolation level repeatable read, read only")
+            row = provider.one(query("copy", "snapshot"))
+        except BaseException:
+            provider.close()
+            raise
+        self._snapshot = Snapshot(provider, row.exported, row.visible)
+
+    def _begin(self, target: vdb.Database, job: TableJob) -> None:
+        row = [self.setup.queue, job.name, str(job.dest)]
+        if self._loaded_before(target, job) is None:
+            text = query("copy", "start_progress")
+            target.execute(text, [*row, int(Step.REGISTER), Step.REGISTER.title])
+
+    def _loaded_before(self, target: vdb.Database, job: TableJob) -> str | None:
+        """The snapshot of a load that a crash left complete; only where rows must be kept.
+
+        Rows that were there before cannot be told from loaded ones, so such a table is never
+        loaded twice; every other table is emptied and loaded again.
+        """
+        if not job.keeps_rows or job.table.merge_state != State.IN_COPY.value:
+            return None
+        found = target.value(query("copy", "complete_snapshot"), [self.setup.queue, job.name])
+        return None if found is None else str(found)
+
+    def _register(
+        self, provider: vdb.Database, target: vdb.Database, job: TableJob, provider_node: str
+    ) -> None:
+        queue, consumer = self.setup.queue, job.consumer
+        if self._loaded_before(target, job) is not None:
+            return  # the position belongs to the snapshot that was used
+        provider.call("pgq.unregister_consumer", queue, consumer)
+        provider.call("pgq.register_consumer", queue, consumer)
+        tick = provider.value(query("copy", "consumer_tick"), [queue, consumer])
+        with target.transaction():
+            node_state.unregister_consumer(target, queue, consumer)
+            node_state.register_consumer(target, queue, consumer, provider_node, tick)
+
+    # -- steps 3 to 7: one table ----------------------------------------------------------------
+
+    def load(self, job: TableJob) -> None:
+        """Everything up to catching-up, in a thread of its own."""
+        snapshot = self._snapshot
+        if snapshot is None:
+            raise GivenUp
+        with self.setup.connect() as target:
+            job.table = self.setup.table(target, job.name)
+            done = self._loaded_before(target, job)
+            if done is None:
+                done = self._fill(target, job, snapshot)
+            self.setup.enter(target, job, Step.REBUILD)
+            self._rebuild(target, job, done)
+
+    def _fill(self, target: vdb.Database, job: TableJob, snapshot: Snapshot) -> str:
+        self.setup.enter(target, job, Step.IN_COPY)
+        source = self._source_of(job)
+        self._set_state(target, job, None, State.IN_COPY)
+        self.setup.enter(target, job, Step.STRIP)
+        self._drop_fkeys(target, job)
+        with self._planning:  # one connection, several tables
+            plan = self.loader.plan(
+                snapshot.holder,
+                target,
+                self.setup.queue,
+                job.name,
+                parse_name(source.dest_table),
+                job.dest,
+                job.condition,
+                job.keeps_rows,
+            )
+        self._strip(target, job, plan, snapshot)
+        self.setup.enter(target, job, Step.LOAD)
+        started = self.clock.monotonic()
+        with Progress(self.setup, job.name, plan, self.clock):
+            rows = self.loader.load(self.provider, target, snapshot.exported, plan)
+        seconds = max(self.clock.monotonic() - started, 0.001)
+        log.info("%s: %d rows copied in %.1f s, %.0f rows/s", job.name, rows, seconds,
+                 rows / seconds)  # fmt: skip
+        return snapshot.visible
+
+    def _source_of(self, job: TableJob) -> TableInfo:
+        source = self._sources.get(job.name)
+        if source is None or not source.ready:
+            raise StateError(f'table "{job.name}" is not ready on the provider, its copy waits')
+        return source
+
+    def _set_state(
+        self, target: vdb.Database, job: TableJob, snapshot: str | None, state: State
+    ) -> None:
+        with target.transaction():
+            local_set_table_state(target, self.setup.queue, job.name, snapshot, state.value)
+
+    def _drop_fkeys(self, target: vdb.Database, job: TableJob) -> None:
+        """One by one, as each locks two tables; what is dropped waits in pending_fkeys."""
+        for fkey in find_table_fkeys(target, str(job.dest)):
+            with target.transaction():
+                drop_table_fkey(target, fkey.from_table, fkey.fkey_name)
+            log.debug("%s: foreign key %s put aside", job.name, fkey.fkey_name)
+
+    def _strip(self, target: vdb.Database, job: TableJob, plan: Any, snapshot: Snapshot) -> None:
+        """Store and drop indexes, empty the table, write the slices: one transaction."""
+        queue = self.setup.queue
+        target.execute(query("copy", "end_left_tasks"), [plan.task_name])
+        with target.transaction():
+            target.execute(query("copy", "replica_role"))
+            self.loader.store(target, plan)
+            target.execute(query("copy", "set_snapshot"), [snapshot.visible, queue, job.name])
+            if not job.keeps_rows:
+                self._strip_indexes(target, job)
+                self.setup.enter(target, job, Step.TRUNCATE)
+                relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
+                only = "" if relation.kind == "p" else "only "
+                target.execute(f"truncate {only}{job.dest.quoted}")
+
+    def _strip_indexes(self, target: vdb.Database, job: TableJob) -> None:
+        relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
+        if not relation.owned:
+            log.warning('%s: indexes stay during the copy, "%s" belongs to another role',
+                        job.name, job.dest)  # fmt: skip
+            return
+        stored_text = self.setup.table(target, job.name).dropped_ddl
+        stored = parse_script(stored_text)
+        if stored is None:
+            # written by another program: its objects come back first, then they are ours
+            target.execute(stored_text or "")
+            stored = TableDdl(())
+        present = read_ddl(target, relation.oid, job.dest)
+        gone = drop_parts(target, relation.oid, job.dest, present)
+        script = stored.merge(gone).script()
+        local_set_table_struct(target, self.setup.queue, job.name, script)
+
+    def _rebuild(self, target: vdb.Database, job: TableJob, visible: str) -> None:
+        """Indexes side by side, then constraints with the change of state in one transaction."""
+        ddl = parse_script(self.setup.table(target, job.name).dropped_ddl) or TableDdl(())
+        first, then = build_jobs(ddl)
+        if first:
+            with ThreadPoolExecutor(min(len(first), self.setup.build_connections)) as pool:
+                list(pool.map(self._build, first))
+        relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
+        target.execute(f"analyze {job.dest.quoted}")
+        with target.transaction():
+            finish_parts(target, relation.oid, then)
+            local_set_table_struct(target, self.setup.queue, job.name, None)
+            local_set_table_state(
+                target, self.setup.queue, job.name, visible, State.CATCHING_UP.value
+            )
+            target.execute(query("copy", "forget_slices"), [self.setup.queue, job.name])
+
+    def _build(self, part: Any) -> None:
+        with self.setup.connect() as db:
+            db.execute(query("copy", "more_memory"), {"memory": self.setup.maintenance_work_mem})
+            build_part(db, part)
+
+    def clean_up(self, job: TableJob) -> None:
+        """Leave nothing behind of a copy that nobody wants."""
+        try:
+            with self.setup.connect() as target:
+                target.execute(query("copy", "forget_slices"), [self.setup.queue, job.name])
+            forget_consumer(self.setup, self.provider, job)
+        except VedurError as error:
+            log.warning("%s: cannot clean up after the copy: %s", job.name, error)
+
+
+def forget_consumer(setup: CopySetup, provider: str, job: TableJob) -> None:
+    """The queue need not be held for this copy any more."""
+    with vdb.connect(provider, name="provider_db", autocommit=True) as db:
+        db.call("pgq.unregister_consumer", setup.queue, job.consumer)
+    with setup.connect() as target, target.transaction():
+        node_state.unregister_consumer(target, setup.queue, job.consumer)
