@@ -68,7 +68,8 @@ FUNCTION_RIGHTS = """
     order by 1, 2
 """
 TABLE_RIGHTS = """
-    select c.relname, r.name as role, t.name as right_name, has_table_privilege(r.name, c.oid, t.name)
+    select c.relname, r.name as role, t.name as deed,
+        has_table_privilege(r.name, c.oid, t.name) as may
     from pg_class c
     cross join unnest(%s::text[]) as r (name)
     cross join unnest(array['select', 'insert', 'update', 'delete', 'truncate']) as t (name)
@@ -76,7 +77,8 @@ TABLE_RIGHTS = """
     order by 1, 2, 3
 """
 SEQUENCE_RIGHTS = """
-    select c.relname, r.name as role, t.name as right_name, has_sequence_privilege(r.name, c.oid, t.name)
+    select c.relname, r.name as role, t.name as deed,
+        has_sequence_privilege(r.name, c.oid, t.name) as may
     from pg_class c
     cross join unnest(%s::text[]) as r (name)
     cross join unnest(array['select', 'usage', 'update']) as t (name)
