@@ -46,9 +46,7 @@ def exec_query(db: Database, function: str, *args: Any) -> list[Row]:
     return db.call(function, *args)
 
 
-def command(
-    db: Database, function: str, *args: Any, node: str = "", quiet: bool = False
-) -> Answer:
+def command(db: Database, function: str, *args: Any, node: str = "", quiet: bool = False) -> Answer:
     """Call a function of the contract and judge its answer.
 
     `node` names the node when it is not the local one: the notes are prefixed with it. `quiet`

@@ -1,0 +1,183 @@
+"""add-table: register tables, with triggers, attributes and (if asked) their creation.
+
+Each table is one transaction under a statement timeout, so that a table somebody has locked does
+not make every other session queue behind this command.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vedur.catalog.attrs import (
+    COPY_CONDITION,
+    COPY_NODE,
+    HANDLER,
+    MAX_PARALLEL_COPY,
+    encode_attrs,
+)
+from vedur.catalog.tables import TableInfo, all_relations, get_table_list, local_add_table
+from vedur.db import Database
+from vedur.errors import UsageError
+from vedur.log import TRACE
+from vedur.names import fqname
+from vedur.node.command import command
+from vedur.node.info import NodeInfo
+from vedur.ops.choose import choose
+from vedur.ops.create_table import create_table
+from vedur.ops.handlers import handler_attr
+from vedur.ops.session import Session
+from vedur.ops.sync_lists import sync_tables
+from vedur.ops.wait_sync import wait_sync
+from vedur.sql import query
+
+log = logging.getLogger(__name__)
+
+#: Kinds of relations that can be replicated: tables and partitioned tables.
+TABLE_KINDS = ("r", "p")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddTable:
+    """What the operator asked for."""
+
+    tables: Sequence[str]
+    all: bool = False
+    dest_table: str | None = None
+    copy_condition: str | None = None
+    create: bool = False
+    create_full: bool = False
+    expect_sync: bool = False
+    skip_truncate: bool = False
+    no_triggers: bool = False
+    trigger_flags: str | None = None
+    trigger_args: Sequence[str] = ()
+    handler: str | None = None
+    handler_args: Sequence[str] = ()
+    max_parallel_copy: int | None = None
+    copy_node: str | None = None
+    find_copy_node: bool = False
+    merge_all: bool = False
+    no_merge: bool = False
+    skip_non_existing: bool = False
+    wait_sync: bool = False
+    force: bool = False
+
+    def check(self) -> None:
+        """Combinations that cannot be meant."""
+        if not self.tables and not self.all:
+            raise UsageError("add-table needs TABLE... or --all, use --help for help")
+        if self.dest_table and (self.all or len(self.tables) != 1):
+            raise UsageError("--dest-table can be given only for single table")
+        if self.handler_args and not self.handler:
+            raise UsageError("--handler-arg needs --handler")
+        if self.merge_all and self.no_merge:
+            raise UsageError("--merge-all and --no-merge exclude each other")
+        if self.max_parallel_copy is not None and self.max_parallel_copy < 1:
+            raise UsageError(
+                f"--max-parallel-copy must be at least 1, got {self.max_parallel_copy}"
+            )
+
+    def attrs(self) -> dict[str, str | None]:
+        """The attributes to store with each table."""
+        found: dict[str, str | None] = {}
+        if self.handler:
+            found[HANDLER] = handler_attr(self.handler, self.handler_args)
+        if self.copy_condition:
+            found[COPY_CONDITION] = self.copy_condition
+        if self.find_copy_node:
+            found[COPY_NODE] = "?"
+        elif self.copy_node:
+            found[COPY_NODE] = self.copy_node
+        if self.max_parallel_copy is not None:
+            found[MAX_PARALLEL_COPY] = str(self.max_parallel_copy)
+        return found
+
+    def args(self, event_format: str, root: bool) -> list[str]:
+        """The arguments of `londiste.local_add_table`: trigger arguments and magic words."""
+        found = []
+        flags = self.trigger_flags
+        if root and not flags and event_format == "urlenc":
+            flags = "AIUDL"
+        if flags:
+            found.append(f"tgflags={flags}")
+        magic = {
+            "no_triggers": self.no_triggers,
+            "expect_sync": self.expect_sync,
+            "skip_truncate": self.skip_truncate,
+            "merge_all": self.merge_all,
+            "no_merge": self.no_merge,
+        }
+        return [*self.trigger_args, *found, *(word for word, given in magic.items() if given)]
+
+
+def add_table(session: Session, wish: AddTable) -> None:
+    """Begin to replicate tables on the local node."""
+    wish.check()
+    info = session.require_node()
+    session.members()
+    command(session.db, "pgq_node.get_node_info", session.queue)
+    provider = session.provider(info)
+    tables = _choose(session, info, provider, wish)
+    for table in tables:
+        _add_one(session, info, provider, wish, table)
+    if wish.wait_sync and not info.is_root:
+        wait_sync(session)
+
+
+def _choose(session: Session, info: NodeInfo, provider: Database, wish: AddTable) -> list[str]:
+    if info.is_root:
+        known = [table for table in get_table_list(session.db, session.queue) if table.local]
+        names = set(all_relations(session.db, TABLE_KINDS))
+        if wish.dest_table:
+            # on the root the other name is that of the existing table
+            names |= {fqname(name) for name in wish.tables}
+    else:
+        there = sync_tables(session.settings, session.db, provider)
+        known = [table for table in get_table_list(session.db, session.queue) if table.local]
+        names = _offered(there, wish)
+    done = {table.table_name for table in known}
+    return choose(
+        wish.tables,
+        sorted(names - done),
+        everything=wish.all,
+        done=done,
+        skip_missing=wish.skip_non_existing,
+    )
+
+
+def _offered(there: dict[str, TableInfo], wish: AddTable) -> set[str]:
+    """Tables that the provider has itself, or that another node is to copy."""
+    elsewhere = wish.find_copy_node or wish.copy_node or wish.expect_sync or wish.force
+    missing = [name for name, table in there.items() if not table.local and not elsewhere]
+    asked = {fqname(name) for name in wish.tables}
+    for name in missing:
+        if name in asked:
+            log.warning(
+                "Table %s does not exist on provider, need to switch to different provider", name
+            )
+    if asked.intersection(missing):
+        raise UsageError("Problems, canceling operation")
+    return there.keys() - set(missing)
+
+
+def _add_one(
+    session: Session, info: NodeInfo, provider: Database, wish: AddTable, table: str
+) -> None:
+    db = session.db
+    dest = fqname(wish.dest_table) if wish.dest_table else None
+    with db.transaction():
+        milliseconds = str(int(session.settings.lock_timeout * 1000))
+        log.log(TRACE, "SET LOCAL statement_timeout = %s", milliseconds)
+        db.value(query("admin", "set_local_statement_timeout"), [milliseconds])
+        if not info.is_root and (wish.create or wish.create_full):
+            create_table(db, provider, table, dest or table, full=wish.create_full)
+        local_add_table(
+            db,
+            session.queue,
+            table,
+            wish.args(session.settings.event_format, info.is_root),
+            encode_attrs(wish.attrs()),
+            dest,
+        )

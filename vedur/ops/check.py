@@ -1,0 +1,78 @@
+"""check and fkeys: what the catalogs of both sides say about the replicated tables."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vedur.catalog.fkeys import ForeignKey, get_table_pending_fkeys
+from vedur.catalog.structure import differences, foreign_keys, read_structure
+from vedur.catalog.tables import TableInfo, get_table_list
+from vedur.db import Database
+from vedur.errors import StateError
+from vedur.names import parse_name
+from vedur.ops.choose import choose
+from vedur.ops.session import Session
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A table and the ways in which its two sides differ."""
+
+    table: str
+    local_table: str
+    differences: tuple[str, ...]
+
+
+def check(session: Session, tables: Sequence[str] = ()) -> list[Finding]:
+    """Compare the structure of local tables with the provider's, column by column."""
+    info = session.require_node()
+    if info.is_root:
+        raise StateError(
+            "check compares with the provider, and the root has none: run it elsewhere"
+        )
+    provider = session.provider(info)
+    there = {t.table_name: t for t in get_table_list(provider, session.queue) if t.local}
+    return [
+        Finding(
+            table.table_name,
+            table.dest_table,
+            tuple(_compare(session.db, provider, table, there.get(table.table_name))),
+        )
+        for table in chosen_tables(session, tables)
+    ]
+
+
+def _compare(
+    db: Database, provider: Database, table: TableInfo, remote: TableInfo | None
+) -> list[str]:
+    if remote is None:
+        return ["table is not replicated by the provider"]
+    theirs = read_structure(provider, parse_name(remote.dest_table))
+    mine = read_structure(db, parse_name(table.dest_table))
+    if theirs is None:
+        return [f'table "{remote.dest_table}" does not exist on the provider']
+    if mine is None:
+        return [f'table "{table.dest_table}" does not exist here']
+    return differences(theirs, mine)
+
+
+def chosen_tables(session: Session, tables: Sequence[str]) -> list[TableInfo]:
+    """Local tables by name or glob, all of them without names."""
+    local = {t.table_name: t for t in get_table_list(session.db, session.queue) if t.local}
+    names = choose(tables, local) if tables else list(local)
+    return [local[name] for name in names]
+
+
+def fkeys(session: Session, tables: Sequence[str] = ()) -> list[ForeignKey]:
+    """Foreign keys from and to the local tables: those that exist, and those that wait."""
+    session.require_node()
+    names = [table.dest_table for table in chosen_tables(session, tables)]
+    found = {(key.from_table, key.fkey_name): key for key in foreign_keys(session.db, names)}
+    for name in names:
+        for key in get_table_pending_fkeys(session.db, name):
+            found.setdefault((key.from_table, key.fkey_name), key)
+    return [found[key] for key in sorted(found)]

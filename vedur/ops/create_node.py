@@ -1,0 +1,159 @@
+"""create-root, create-branch, create-leaf: install the SQL and make a database a node.
+
+Steps of a node that follows another: find the root; tell root and provider where the new node
+is; subscribe at the provider; copy the member list; create the node; record the set's tables.
+The provider and the new node commit together at the end, so a failure leaves at most a location,
+and the same command can be run again.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from dataclasses import dataclass
+
+from vedur.catalog.attrs import encode_attrs
+from vedur.db import Database
+from vedur.db.conninfo import has_host
+from vedur.db.install import install
+from vedur.errors import StateError, UsageError
+from vedur.node.command import literal
+from vedur.node.info import Location, NodeInfo, NodeType, get_node_info, get_queue_locations
+from vedur.node.setup import create_node as create
+from vedur.node.setup import register_location, register_subscriber, set_node_attrs
+from vedur.ops.session import Session
+from vedur.ops.sync_lists import sync_sequences, sync_tables
+from vedur.sql import query
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class NewNode:
+    """What the operator asked for."""
+
+    kind: NodeType
+    name: str
+    location: str
+    provider: str | None = None
+    check: bool = True
+    combined: str | None = None
+    sync_watermark: str | None = None
+
+
+def plan_node(
+    session: Session,
+    kind: NodeType,
+    name: str | None,
+    location: str | None,
+    provider: str | None = None,
+    **more: object,
+) -> NewNode:
+    """The command line completed from the ini, or a complaint."""
+    settings = session.settings
+    name = name or settings.node_name
+    location = location or settings.public_node_location
+    provider = provider or settings.initial_provider_location or None
+    if not name:
+        raise UsageError("Node name must be given either in command line or config")
+    if not location:
+        raise UsageError("Node public location must be given either in command line or config")
+    if kind is not NodeType.ROOT and not provider:
+        raise UsageError("Please specify --provider")
+    if more.get("combined") and kind is not NodeType.LEAF:
+        raise UsageError("--merge can be used only for leafs")
+    return NewNode(kind, name, location, provider, **more)  # type: ignore[arg-type]
+
+
+def create_node(session: Session, node: NewNode) -> None:
+    """Make the local database a node."""
+    db = session.connect(session.settings.db, "new_node")
+    if not has_host(node.location):
+        log.warning("No host= in public connect string, bad idea")
+    install(db)
+    existing = get_node_info(db, session.queue)
+    if existing is not None:
+        log.info("Node is already initialized as %s", existing.node_type)
+        return
+    if node.check and node.location != session.settings.db:
+        check_same_database(session, db, node.location)
+    log.info("Initializing node")
+    if node.kind is NodeType.ROOT:
+        with db.transaction():
+            register_location(db, session.queue, node.name, node.location)
+            create(db, session.queue, node.kind, node.name, session.settings.consumer_name)
+    else:
+        _join(session, db, node)
+    log.info("Done")
+
+
+def check_same_database(session: Session, db: Database, location: str) -> None:
+    """The public connect string must lead here; a lock taken here shows whether it does."""
+    key = secrets.randbits(62)
+    public = session.connect(location, "pub_db")
+    db.value(query("admin", "advisory_lock"), [key])
+    try:
+        if public.value(query("admin", "try_advisory_lock"), [key]):
+            raise StateError(
+                "Public connect string points to different database than local connect string"
+            )
+    finally:
+        db.value(query("admin", "advisory_unlock"), [key])
+
+
+def _join(session: Session, db: Database, node: NewNode) -> None:
+    assert node.provider is not None
+    queue = session.queue
+    worker = session.settings.consumer_name
+    root, root_info = session.root(node.provider)
+    members = _members(root, session, node)
+    provider = session.remote(node.provider, "provider_db")
+    log.debug(
+        "exec_query: select node_type, node_name from pgq_node.get_node_info(%s)", literal(queue)
+    )
+    provider_info = _provider_info(provider, queue)
+    register_location(root, queue, node.name, node.location)
+    with provider.transaction():
+        register_location(provider, queue, node.name, node.location)
+        answer = register_subscriber(provider, queue, node.name, worker)
+        with db.transaction():
+            register_location(db, queue, node.name, node.location)
+            for member in members:
+                if member.node_name != node.name:
+                    register_location(
+                        db, queue, member.node_name, member.node_location, member.dead
+                    )
+            create(
+                db,
+                queue,
+                node.kind,
+                node.name,
+                worker,
+                provider_info.node_name,
+                answer.row.global_watermark,
+                node.combined,
+            )
+            if node.sync_watermark:
+                attrs = encode_attrs({"sync_watermark": node.sync_watermark})
+                set_node_attrs(db, queue, attrs)
+            if node.kind is NodeType.BRANCH:
+                sync_tables(session.settings, db, provider)
+                sync_sequences(session.settings, db, provider)
+    log.debug("root is %s", root_info.node_name)
+
+
+def _members(root: Database, session: Session, node: NewNode) -> list[Location]:
+    get_node_info(root, session.queue)
+    members = get_queue_locations(root, session.queue)
+    for member in members:
+        # the same location under the same name is a creation that did not get to its end
+        if member.node_name == node.name and member.node_location != node.location:
+            raise StateError(f"Node '{node.name}' already exists")
+    return members
+
+
+def _provider_info(provider: Database, queue: str) -> NodeInfo:
+    info = get_node_info(provider, queue)
+    if info is None:
+        raise StateError("provider node not found")
+    return info

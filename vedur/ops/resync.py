@@ -1,0 +1,41 @@
+"""resync: copy tables again; the worker begins as soon as it sees the state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vedur.catalog.attrs import COPY_NODE, encode_attrs
+from vedur.catalog.tables import get_table_list, local_set_table_attrs, local_set_table_state
+from vedur.errors import StateError, UsageError
+from vedur.ops.choose import choose
+from vedur.ops.session import Session
+
+
+def resync(
+    session: Session,
+    tables: Sequence[str],
+    *,
+    everything: bool = False,
+    copy_node: str | None = None,
+) -> None:
+    """Set the state of tables back to the beginning; `copy_node` "?" means: find one."""
+    if not tables and not everything:
+        raise UsageError("resync needs TABLE... or --all, use --help for help")
+    info = session.require_node()
+    if info.is_root:
+        raise StateError("resync cannot be used on the root: there is nothing to copy from")
+    local = {t.table_name: t for t in get_table_list(session.db, session.queue) if t.local}
+    names = choose(tables, local, everything=everything)
+    there = {t.table_name for t in get_table_list(session.provider(info), session.queue) if t.local}
+    for name in names:
+        if name not in there and not copy_node:
+            raise UsageError(
+                f"Table {name} does not exist on provider, need to switch to different provider"
+            )
+    for name in names:
+        with session.db.transaction():
+            if copy_node:
+                attrs = encode_attrs({**local[name].attrs, COPY_NODE: copy_node})
+                local_set_table_attrs(session.db, session.queue, name, attrs)
+            # DDL that a half-done copy put aside stays recorded: the next copy finds it there
+            local_set_table_state(session.db, session.queue, name, None, None)

@@ -1,0 +1,106 @@
+"""What the listing commands show: status, members, node-info, node-status, tables, seqs, missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vedur import db as vdb
+from vedur.catalog.sequences import SequenceInfo, get_seq_list
+from vedur.catalog.tables import TableInfo, get_table_list, local_show_missing
+from vedur.db import Database
+from vedur.errors import DatabaseError
+from vedur.log import mask_connstr
+from vedur.node.info import Location, NodeInfo, get_subscriber_info
+from vedur.ops.session import Session, remote_connstr
+from vedur.status.snapshot import NodeStatus, SetStatus, read_node, read_set, tick_ages
+
+
+def status(session: Session, dead: Sequence[str] = ()) -> SetStatus:
+    """All nodes of the set."""
+    info = session.require_node()
+
+    def connect(location: str, name: str) -> Database:
+        connstr = remote_connstr(session.settings, location)
+        return vdb.connect(connstr, name=name, autocommit=True)
+
+    return read_set(session.db, session.queue, info, session.members(), connect, dead)
+
+
+def members(session: Session) -> tuple[NodeInfo, list[Location]]:
+    """The local node and all members, passwords masked."""
+    info = session.require_node()
+    found = sorted(session.members(), key=lambda member: member.node_name)
+    return info, [replace(m, node_location=mask_connstr(m.node_location)) for m in found]
+
+
+@dataclass(frozen=True)
+class NodeDetails:
+    """`node-info`: everything the local node says about itself, passwords masked."""
+
+    info: NodeInfo
+    dead: bool
+    local: str
+    public: str | None
+    provider: str | None
+
+
+def node_info(session: Session) -> NodeDetails:
+    """The local node."""
+    info = session.require_node()
+    mine = next((m for m in session.members() if m.node_name == info.node_name), None)
+    return NodeDetails(
+        info=info,
+        dead=bool(mine and mine.dead),
+        local=mask_connstr(session.settings.db),
+        public=mask_connstr(mine.node_location) if mine else None,
+        provider=mask_connstr(info.provider_location)
+        if info.provider_location and not info.is_root
+        else None,
+    )
+
+
+@dataclass(frozen=True)
+class NodePlace:
+    """`node-status`: the local node between its neighbours."""
+
+    status: NodeStatus
+    provider: str | None
+    subscribers: tuple[str, ...]
+
+
+def node_status(session: Session) -> NodePlace:
+    """The local node with provider and subscribers."""
+    info = session.require_node()
+    found = read_node(session.db, session.queue, info.node_name)
+    if not info.is_root and found.tick is not None:
+        try:
+            ages = tick_ages(session.provider(info), session.queue, [found.tick])
+            found = replace(found, lag=ages.get(found.tick))
+        except DatabaseError:
+            pass  # the answer then says (n/a)
+    subscribers = get_subscriber_info(session.db, session.queue)
+    return NodePlace(found, info.provider_node, tuple(item.node_name for item in subscribers))
+
+
+def tables(session: Session) -> list[TableInfo]:
+    """Tables that are replicated here, by name."""
+    session.require_node()
+    found = get_table_list(session.db, session.queue)
+    return sorted((t for t in found if t.local), key=lambda table: table.table_name)
+
+
+def seqs(session: Session) -> list[SequenceInfo]:
+    """Sequences that are replicated here, by name."""
+    session.require_node()
+    found = get_seq_list(session.db, session.queue)
+    return sorted((s for s in found if s.local), key=lambda seq: seq.seq_name)
+
+
+def missing(session: Session) -> list[tuple[str, str]]:
+    """What could be replicated here and is not."""
+    session.require_node()
+    # upstream's function also lists sequences that are registered
+    known = {seq.seq_name for seq in get_seq_list(session.db, session.queue) if seq.local}
+    rows = local_show_missing(session.db, session.queue)
+    return [(kind, name) for kind, name in rows if kind != "S" or name not in known]

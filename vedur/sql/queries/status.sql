@@ -1,0 +1,27 @@
+-- Statements of the status snapshot (vedur/status). They only read.
+
+-- name: queue_info
+-- The newest tick of a node's queue and how old it is; no row on a leaf.
+select i.last_tick_id,
+       extract(epoch from i.ticker_lag)::float8 as ticker_lag
+from pgq.get_queue_info(%s) i
+
+-- name: has_queue
+-- Whether this node has a queue of its own.
+select exists (select 1 from pgq.queue where queue_name = %s)
+
+-- name: table_counts
+-- Tables: replicated here and in sync; here and not in sync; of the set and not here.
+select count(*) filter (where t.local and t.merge_state in ('ok', '?')) as ok,
+       count(*) filter (where t.local and coalesce(t.merge_state, '') not in ('ok', '?')) as half,
+       count(*) filter (where not t.local) as ignored
+from londiste.get_table_list(%s) t
+
+-- name: tick_ages
+-- How long ago ticks were written, by this server's clock.
+select t.tick_id,
+       extract(epoch from pg_catalog.clock_timestamp() - t.tick_time)::float8 as age
+from pgq.tick t
+     join pgq.queue q on q.queue_id = t.tick_queue
+where q.queue_name = %s
+  and t.tick_id = any (%s)

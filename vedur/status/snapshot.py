@@ -1,0 +1,170 @@
+"""The state of every node of a set, asked in parallel; nothing is written.
+
+A node that cannot be reached is part of the answer, with type `dead` and the reason. Lag is time:
+on the root that of the ticker, elsewhere the age, by the root's clock, of the tick that is
+applied. `SetStatus.as_dict` is the JSON that `status --json` prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from vedur.db import Database
+from vedur.errors import DatabaseError
+from vedur.log import mask
+from vedur.node.info import (
+    ConsumerInfo,
+    Location,
+    NodeInfo,
+    get_consumer_info,
+    get_node_info,
+    has_schema,
+)
+from vedur.sql import query
+
+DEAD = "dead"
+#: Connections at a time; each is mostly waiting for a server.
+_MAX_THREADS = 16
+
+Connect = Callable[[str, str], Database]
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """One node. `failure` says why nothing more is known."""
+
+    name: str
+    type: str
+    provider: str | None = None
+    service: str | None = None
+    tables_ok: int | None = None
+    tables_half: int | None = None
+    tables_ignored: int | None = None
+    lag: float | None = None
+    tick: int | None = None
+    paused: bool = False
+    uptodate: bool = True
+    attrs: dict[str, str] = field(default_factory=dict)
+    errors: tuple[tuple[str, str], ...] = ()
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class SetStatus:
+    """All nodes of a queue, seen from one of them."""
+
+    queue: str
+    local_node: str
+    nodes: tuple[NodeStatus, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        found = asdict(self)
+        for node in found["nodes"]:
+            node["errors"] = [
+                {"consumer": consumer, "error": text} for consumer, text in node["errors"]
+            ]
+        return found
+
+
+def read_set(
+    db: Database,
+    queue: str,
+    local: NodeInfo,
+    members: Sequence[Location],
+    connect: Connect,
+    dead: Sequence[str] = (),
+) -> SetStatus:
+    """Ask all members at once. `connect(location, name)` opens a connection; we close it."""
+
+    def ask(member: Location) -> NodeStatus:
+        if member.dead or member.node_name in dead:
+            return NodeStatus(member.node_name, DEAD, failure="tagged as dead")
+        if member.node_name == local.node_name:
+            return read_node(db, queue, member.node_name)
+        try:
+            with connect(member.node_location, f"node.{member.node_name}") as remote:
+                return read_node(remote, queue, member.node_name)
+        except DatabaseError as error:
+            return NodeStatus(member.node_name, DEAD, failure=mask(error.message))
+
+    with ThreadPoolExecutor(max(1, min(_MAX_THREADS, len(members)))) as pool:
+        nodes = list(pool.map(ask, members))
+    return SetStatus(queue, local.node_name, _with_lags(db, queue, local, members, nodes, connect))
+
+
+def read_node(db: Database, queue: str, name: str) -> NodeStatus:
+    """One node by itself; the lag of a node that is not the root needs the root's clock."""
+    info = get_node_info(db, queue) if has_schema(db) else None
+    if info is None:
+        return NodeStatus(name, DEAD, failure=f'no node for queue "{queue}" there')
+    counts = db.one(query("status", "table_counts"), [queue])
+    consumers = get_consumer_info(db, queue)
+    tick, lag = info.worker_last_tick, None
+    if info.is_root:
+        own = db.one(query("status", "queue_info"), [queue])
+        tick, lag = own.last_tick_id, own.ticker_lag
+    return NodeStatus(
+        name=info.node_name,
+        type=str(info.node_type),
+        provider=None if info.is_root else info.provider_node,
+        service=None,
+        tables_ok=counts.ok,
+        tables_half=counts.half,
+        tables_ignored=counts.ignored,
+        lag=lag,
+        tick=tick,
+        paused=info.worker_paused,
+        uptodate=info.worker_uptodate,
+        attrs=info.attrs,
+        errors=_errors(consumers),
+    )
+
+
+def _errors(consumers: Sequence[ConsumerInfo]) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (consumer.consumer_name, mask(consumer.cur_error.strip().splitlines()[0]))
+        for consumer in consumers
+        if consumer.cur_error and consumer.cur_error.strip()
+    )
+
+
+def _with_lags(
+    db: Database,
+    queue: str,
+    local: NodeInfo,
+    members: Sequence[Location],
+    nodes: list[NodeStatus],
+    connect: Connect,
+) -> tuple[NodeStatus, ...]:
+    root = next((node for node in nodes if node.type == "root"), None)
+    if root is None:
+        return tuple(nodes)
+    ticks = [node.tick for node in nodes if node.type not in ("root", DEAD)]
+    ages: dict[int, float] = {}
+    if ticks and root.name == local.node_name:
+        ages = tick_ages(db, queue, ticks)
+    elif ticks:
+        location = next(m.node_location for m in members if m.node_name == root.name)
+        try:
+            with connect(location, f"node.{root.name}") as remote:
+                ages = tick_ages(remote, queue, ticks)
+        except DatabaseError:
+            # the root went away between two questions: its lag is all that is lost
+            ages = {}
+    return tuple(
+        replace(node, lag=ages.get(node.tick))
+        if node.type not in ("root", DEAD) and node.tick is not None
+        else node
+        for node in nodes
+    )
+
+
+def tick_ages(db: Database, queue: str, ticks: Sequence[int | None]) -> dict[int, float]:
+    """Seconds since ticks were written."""
+    wanted = [tick for tick in ticks if tick is not None]
+    rows = db.query(query("status", "tick_ages"), [queue, wanted])
+    return {row.tick_id: max(0.0, row.age) for row in rows}

@@ -1,0 +1,117 @@
+"""The status tree as text; pure. Layout is the contract's: information begins at column 30."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vedur.status.snapshot import DEAD, NodeStatus, SetStatus
+
+_INFO_COLUMN = 30
+_TITLE_WIDTH = 60
+_INFO_WIDTH = 30
+#: Seconds of lag that an operator should look at.
+_LATE = 60.0
+#: ANSI: red for trouble, yellow for attention, bold for names.
+_RED, _YELLOW, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
+
+
+def lag_text(seconds: float | None) -> str:
+    """`18s`, `2h10m42s`, `3d0h1m5s`; `(n/a)` where nobody knows."""
+    if seconds is None:
+        return "(n/a)"
+    rest = int(seconds)
+    parts = []
+    for size, letter in ((86400, "d"), (3600, "h"), (60, "m")):
+        count, rest = divmod(rest, size)
+        if count or parts:
+            parts.append(f"{count}{letter}")
+    return "".join(parts) + f"{rest}s"
+
+
+def info_lines(node: NodeStatus, *, colour: bool = False) -> list[str]:
+    """What is said about a node, one line each."""
+
+    def paint(text: str, code: str, when: bool = True) -> str:
+        return f"{code}{text}{_PLAIN}" if colour and when else text
+
+    if node.type == DEAD:
+        return [paint(f"ERR: {node.name}: {node.failure}", _RED)] if node.failure else []
+    counts = f"Tables: {node.tables_ok}/{node.tables_half}/{node.tables_ignored}"
+    lag = paint(f"Lag: {lag_text(node.lag)}", _RED, node.lag is not None and node.lag >= _LATE)
+    words = [lag, f"Tick: {node.tick}"]
+    if node.paused:
+        words.append(paint("PAUSED", _YELLOW))
+    if not node.uptodate:
+        words.append(paint("NOT UPTODATE", _YELLOW))
+    lines = [counts, ", ".join(words)]
+    if node.attrs:
+        lines.append("Attr: " + ", ".join(f"{key}={value}" for key, value in node.attrs.items()))
+    lines += [paint(f"ERR: {consumer}: {text}", _RED) for consumer, text in node.errors]
+    return lines
+
+
+def title(node: NodeStatus) -> str:
+    """Name and type."""
+    return f"{node.name} ({node.type})"
+
+
+def tree_lines(status: SetStatus, *, colour: bool = False) -> list[str]:
+    """The tree below each node that has no provider here."""
+    lines: list[str] = []
+    children = _children(status.nodes)
+    for top in children[None]:
+        lines += _branch(top, children, "", "", colour)
+    return lines
+
+
+def compact_lines(status: SetStatus, *, colour: bool = False) -> list[str]:
+    """One line per node, indented by depth."""
+    children = _children(status.nodes)
+
+    def walk(node: NodeStatus, depth: int) -> list[str]:
+        head = "   " * depth + title(node)
+        infos = "".join(f"{line:<{_INFO_WIDTH}}" for line in info_lines(node, colour=colour))
+        lines = [f"{head:<{_TITLE_WIDTH}}{infos}".rstrip()]
+        for child in children.get(node.name, []):
+            lines += walk(child, depth + 1)
+        return lines
+
+    return [line for top in children[None] for line in walk(top, 0)]
+
+
+def _children(nodes: Sequence[NodeStatus]) -> dict[str | None, list[NodeStatus]]:
+    """Nodes by provider; those whose provider is unknown stand at the top. Shallow ones first."""
+    names = {node.name for node in nodes}
+    found: dict[str | None, list[NodeStatus]] = {None: []}
+    for node in nodes:
+        known = node.provider in names and node.provider != node.name
+        found.setdefault(node.provider if known else None, []).append(node)
+
+    def depth(name: str) -> int:
+        return 1 + max((depth(child.name) for child in found.get(name, [])), default=0)
+
+    for below in found.values():
+        below.sort(key=lambda node: (depth(node.name), len(found.get(node.name, [])), node.name))
+    found[None].sort(key=lambda node: (node.type != "root", node.name))
+    return found
+
+
+def _branch(
+    node: NodeStatus,
+    children: dict[str | None, list[NodeStatus]],
+    mark: str,
+    prefix: str,
+    colour: bool,
+) -> list[str]:
+    """`mark` leads to the node's title, `prefix` continues the lines of those above it."""
+    below = children.get(node.name, [])
+    name = f"{_BOLD}{title(node)}{_PLAIN}" if colour else title(node)
+    gutter = f"{prefix}  |" if below else prefix
+    lines = [f"{mark}{name}"]
+    lines += [f"{gutter:<{_INFO_COLUMN}}{line}" for line in info_lines(node, colour=colour)]
+    for child in below:
+        last = child is below[-1]
+        lines += _branch(
+            child, children, f"{prefix}  +--", prefix + ("     " if last else "  |  "), colour
+        )
+    return lines
