@@ -16,6 +16,7 @@ set xmlbinary = 'base64';
 set search_path = pg_catalog, pg_temp;
 set max_parallel_workers_per_gather = 0;
 set jit = off;
+set cursor_tuple_fraction = 1;
 set statement_timeout = 0;
 set idle_in_transaction_session_timeout = 0
 
@@ -76,7 +77,8 @@ select pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.reln
     case when c.relkind = 'r'
         then pg_catalog.pg_relation_size(c.oid)
             / pg_catalog.current_setting('block_size')::bigint
-    end as pages
+    end as pages,
+    l.oid = (select r.oid from relation r) as itself
 from leaf l
 join pg_catalog.pg_class c on c.oid = l.oid
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
@@ -161,7 +163,7 @@ pg_catalog.json_build_array({key})::text
 -- Rows that have one of the keys, all columns as text; one parameter for each key column.
 select {key} as key, array[{columns}]::text[] as cells
 from {table} as t
-join pg_catalog.unnest({marks}) as k ({names}) on {match}
+join rows from ({marks}) as k ({names}) on {match}
 where {condition}
 
 -- name: position

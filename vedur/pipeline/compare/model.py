@@ -1,0 +1,125 @@
+"""What a comparison is about: two sides at one moment. Values that travel to tasks by pickle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from vedur.names import quote_ident
+from vedur.sql import query
+
+#: Seed of the second hash; any odd number far from 0 would do, but it may never change between
+#: two sides of one comparison.
+SEED = 7046029254386353131
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A table, or a leaf of a partitioned one: where rows lie. No pages: not sliced."""
+
+    name: str  # quoted
+    pages: int | None
+
+
+@dataclass(frozen=True)
+class Side:
+    """One table in one database, as a snapshot sees it.
+
+    `condition` selects what belongs to the comparison; `columns` and `key` are expressions over
+    alias t; `key_types` are the types that texts of a key are cast to when rows are fetched.
+    """
+
+    name: str
+    table: str  # quoted
+    pieces: tuple[Piece, ...]
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    key_names: tuple[str, ...]
+    key_types: tuple[str, ...]
+    connstr: str = field(repr=False)
+    snapshot: str = ""
+    condition: str = "true"
+    where: str = "true"
+    partitioned: bool = False
+
+    @property
+    def only(self) -> str:
+        """`only` keeps inheritance children out; a partitioned table has all rows in children."""
+        return "" if self.partitioned else "only"
+
+    @property
+    def selected(self) -> str:
+        """What rows take part, as one condition."""
+        return f"({self.condition}) and ({self.where})"
+
+    def key_json(self) -> str:
+        """The key of a row as text."""
+        parts = ", ".join(f"cast({k} as text)" for k in self.key)
+        return query("compare", "key_text").format(key=parts)
+
+    def begin(self) -> str:
+        """Statements that open a transaction at this side's moment."""
+        return query("compare", "begin_at").format(snapshot=self.snapshot)
+
+    def slice_args(self, piece: Piece, pages: str) -> dict[str, object]:
+        """What fills the braces of the statements that hash one slice."""
+        return {
+            "table": piece.name,
+            "condition": f"{self.selected} and {pages}",
+            "columns": ", ".join(self.columns),
+            "seed": SEED,
+        }
+
+    def match(self, table: str = "t", keys: str = "k") -> str:
+        """Rows of `table` that have the key in `keys`, whose columns are k1, k2, ..."""
+        terms = [
+            f"{table}.{quote_ident(n)} = cast({keys}.k{i} as {t})"
+            for i, (n, t) in enumerate(zip(self.key_names, self.key_types, strict=True), 1)
+        ]
+        return " and ".join(terms)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A table of the provider and its copy, and how their columns correspond."""
+
+    name: str
+    dest: str
+    column_names: tuple[str, ...]
+    key_names: tuple[str, ...]
+    source: Side
+    target: Side
+    keyed: bool
+    ignored: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Rows and four sums over hashes of rows; adds up over slices, knows no order."""
+
+    rows: int = 0
+    a: int | None = None
+    b: int | None = None
+    c: int | None = None
+    d: int | None = None
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(
+            self.rows + other.rows,
+            _plus(self.a, other.a),
+            _plus(self.b, other.b),
+            _plus(self.c, other.c),
+            _plus(self.d, other.d),
+        )
+
+    @property
+    def strong(self) -> str:
+        """All four sums as one word."""
+        sums = (self.a, self.b, self.c, self.d)
+        return "".join(f"{(s or 0) & (1 << 64) - 1:016x}" for s in sums)
+
+
+def _plus(left: int | None, right: int | None) -> int | None:
+    # Of no rows there is no sum, as in SQL: the seeds print "checksum=None" for empty tables.
+    if left is None or right is None:
+        return left if right is None else right
+    return left + right

@@ -1,0 +1,135 @@
+"""From two open connections to a `Pair`: columns, keys, storage. Reads catalogs only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+from vedur.db import Database
+from vedur.errors import StateError
+from vedur.names import QualifiedName, parse_name
+from vedur.pipeline.compare.columns import ColumnInfo, Matched, match_columns, parse_columns
+from vedur.pipeline.compare.model import Pair, Piece, Side
+from vedur.sql import query
+
+#: Pages in one slice: 16 MB. About 0.3 s of hashing: many enough slices to keep two sides busy,
+#: few enough that a task's own cost (some 20 ms) does not show.
+SLICE_PAGES = 2048
+
+
+def read_columns(db: Database, table: QualifiedName) -> list[ColumnInfo]:
+    """The columns of a table, none if there is no such table."""
+    rows = db.query(query("compare", "columns"), [table.quoted])
+    return [ColumnInfo(r.name, r.type, r.generated, r.builtin) for r in rows]
+
+
+def read_keys(db: Database, table: QualifiedName) -> list[tuple[str, ...]]:
+    """Column sets that are unique and never null, the primary key first."""
+    rows = db.query(query("compare", "unique_keys"), [table.quoted])
+    return [tuple(r.columns) for r in rows]
+
+
+def make_pair(
+    source_db: Database,
+    target_db: Database,
+    name: str,
+    dest: str,
+    *,
+    condition: str | None = None,
+    shared: bool = False,
+    columns: str | None = None,
+    where: str | None = None,
+) -> Pair:
+    """What to compare. `condition` is the table's filter: the provider's rows that should be
+    copied; on the target it holds too when other tables share the target (`shared`). `where`
+    narrows both sides. `columns` is the table's column list, if it has one."""
+    source_name, target_name = parse_name(name), parse_name(dest)
+    matched = _match(source_db, target_db, source_name, target_name, columns)
+    key = matched.key_columns()
+    source = _side(
+        source_db, source_name, condition, where, tuple(c.source_sql for c in matched.columns)
+    )
+    target = _side(
+        target_db,
+        target_name,
+        condition if shared else None,
+        where,
+        tuple(c.target_sql for c in matched.columns),
+    )
+    return Pair(
+        name,
+        dest,
+        tuple(c.source.name for c in matched.columns),
+        tuple(c.source.name for c in key),
+        _keyed(source, tuple((c.source.name, c.source.type, c.source_sql) for c in key)),
+        _keyed(target, tuple((c.target.name, c.target.type, c.target_sql) for c in key)),
+        bool(matched.key),
+        matched.only_source + matched.only_target,
+    )
+
+
+def _match(
+    source_db: Database,
+    target_db: Database,
+    source: QualifiedName,
+    target: QualifiedName,
+    columns: str | None,
+) -> Matched:
+    left, right = read_columns(source_db, source), read_columns(target_db, target)
+    for found, table, where in ((left, source, "provider"), (right, target, "target")):
+        if not found:
+            raise StateError(f'table "{table}" does not exist on the {where}: nothing to compare')
+    renamed = parse_columns(columns) if columns else None
+    matched = match_columns(left, right, read_keys(source_db, source), renamed)
+    if not matched.columns:
+        raise StateError(f'tables "{source}" and "{target}" have no column in common')
+    return matched
+
+
+def _side(
+    db: Database,
+    table: QualifiedName,
+    condition: str | None,
+    where: str | None,
+    columns: tuple[str, ...],
+) -> Side:
+    stored = db.query(query("compare", "storage"), [table.quoted])
+    pieces = tuple(Piece(r.name, r.pages) for r in stored)
+    return Side(
+        name=str(table),
+        table=table.quoted,
+        pieces=pieces,
+        columns=columns,
+        key=(),
+        key_names=(),
+        key_types=(),
+        connstr=db.connstr,
+        condition=condition or "true",
+        where=where or "true",
+        partitioned=not any(r.itself for r in stored),
+    )
+
+
+def _keyed(side: Side, key: tuple[tuple[str, str, str], ...]) -> Side:
+    return replace(
+        side,
+        key_names=tuple(name for name, _, _ in key),
+        key_types=tuple(kind for _, kind, _ in key),
+        key=tuple(sql for _, _, sql in key),
+    )
+
+
+def slices(side: Side) -> list[tuple[Piece, str]]:
+    """Each piece with the conditions that cut it; every row is in exactly one slice."""
+    result = []
+    for piece in side.pieces:
+        count = max(1, (piece.pages or 0) // SLICE_PAGES)
+        if count == 1:
+            result.append((piece, "true"))
+            continue
+        borders = [piece.pages * i // count for i in range(count)] if piece.pages else [0]
+        for low, high in pairwise(borders):
+            text = query("compare", "page_range").format(low=low, high=high)
+            result.append((piece, text))
+        result.append((piece, query("compare", "page_tail").format(low=borders[-1])))
+    return result
