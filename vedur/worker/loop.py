@@ -62,6 +62,7 @@ class Worker:
     _next_global_wm: float = 0.0
     _next_local_wm: float = 0.0
     _opened: float = 0.0
+    _holds: bool | None = None
     _stats: Stats = field(default_factory=Stats)
 
     @property
@@ -120,15 +121,18 @@ class Worker:
         if self.copies is not None and self.copies.advance(
             target, self._provider_connstr, tables, state.completed_tick
         ):
-            return False
+            return True  # it has waited a little for the copy that it meets
         settings = self.settings
+        hold = self._hold(target, state)
+        if hold == state.completed_tick:
+            return False
         began = self.clock.monotonic()
         batch = next_batch(
             provider,
             self.queue,
             state.worker_name,
             min_lag=settings.pgq_keep_lag,
-            min_count=self._merge_count(provider, state),
+            min_count=self._merge_count(provider, state) if hold is None else None,
             min_interval=settings.pgq_batch_collect_interval,
         )
         if batch is None:
@@ -138,6 +142,17 @@ class Worker:
         done = runner.run(target, provider, batch, self._subscription, tables)
         self._stats.worked(log, done, began, self.clock.monotonic())
         return True
+
+    def _hold(self, target: Database, state: WorkerState) -> int | None:
+        """The tick at which a compare wants to meet this node: single ticks up to there, and
+        there a wait. One that appears after this look may be passed; compare then asks again."""
+        if self._holds is None:
+            self._holds = bool(target.value(query("worker", "has_holds")))
+        if not self._holds:
+            return None
+        asked = [self.queue, state.worker_name, state.completed_tick]
+        tick: int | None = target.value(query("worker", "get_hold"), asked)
+        return tick
 
     def _merge_count(self, provider: Database, state: WorkerState) -> int | None:
         backlog = get_backlog(provider, self.queue, state.completed_tick)

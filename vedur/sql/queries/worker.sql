@@ -80,3 +80,11 @@ select exists (
     join pg_catalog.pg_namespace n on n.oid = p.pronamespace
     where n.nspname || '.' || p.proname = %s and p.pronargs = %s
 )
+
+-- name: has_holds
+-- Does this database know of holds?
+select pg_catalog.to_regprocedure('vedur.get_hold(text,text,bigint)') is not null
+
+-- name: get_hold
+-- The tick that this consumer may not pass now, null for none (docs/design/compare.md).
+select vedur.get_hold(%s, %s, %s)
