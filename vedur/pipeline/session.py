@@ -26,6 +26,8 @@ DEFAULTS = {
     "spark.log.level": "WARN",
     "spark.driver.memory": "512m",
     "spark.sql.shuffle.partitions": "8",
+    # Replay takes the next free slot even while a first copy has many tasks waiting.
+    "spark.scheduler.mode": "FAIR",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Idle executors' Python keeps its connections; a new one costs about 0.2 s per batch.
     "spark.python.worker.reuse": "true",

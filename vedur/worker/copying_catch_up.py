@@ -152,6 +152,8 @@ class CatchUp:
         self._set_state(
             target, self.job.table.custom_snapshot, str(MergeState(State.WANNA_SYNC, at))
         )
+        # the worker waits for ticks: as good a call as a new one
+        provider.execute(query("copy", "call_worker"), [f"{self.setup.queue}:{at}"])
         self.job.on_move()
 
     def _meet(

@@ -252,3 +252,7 @@ where pg_catalog.pg_size_bytes(pg_catalog.current_setting('maintenance_work_mem'
 -- name: restore_fkey
 -- The next statement that brings a foreign key back; '' when it is back.
 select londiste.restore_table_fkey(%s, %s, true)
+
+-- name: call_worker
+-- What a ticker says after a tick.
+select pg_catalog.pg_notify('pgq_tick', %s)

@@ -1,0 +1,210 @@
+"""A root and a leaf on servers of two versions, a ticker, and a worker in a thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.oracle.pair import QUEUE, WORKER, Pair, call
+from vedur import db as vdb
+from vedur.config import LondisteSettings
+from vedur.daemon import Signals
+from vedur.pipeline.copy import SparkLoader
+from vedur.pipeline.replay import SparkReplay
+from vedur.worker.batch import BatchRunner
+from vedur.worker.copying import Copying
+from vedur.worker.copying_context import CopySetup
+from vedur.worker.copying_steps import Step
+from vedur.worker.loop import Worker
+
+DEADLINE = 60.0
+
+CONTENT = "select md5(coalesce(string_agg(t::text, e'\\n' order by t::text), '')) from {} t"
+
+STRUCTURE = """
+select 'index ' || pg_get_indexdef(i.indexrelid) || ' ' || i.indisclustered || i.indisreplident
+    || coalesce(obj_description(i.indexrelid, 'pg_class'), '') as line
+from pg_index i where i.indrelid = %(t)s::regclass
+union all
+select 'constraint ' || c.conname || ' ' || pg_get_constraintdef(c.oid) || ' ' || c.convalidated
+    || coalesce(obj_description(c.oid, 'pg_constraint'), '')
+from pg_constraint c where c.conrelid = %(t)s::regclass or c.confrelid = %(t)s::regclass
+order by 1
+"""
+
+
+def no_hook(table: str, step: Step) -> None:
+    return
+
+
+class Crash(BaseException):
+    """The process dies here: no handler of the code under test may catch it."""
+
+
+class Lab:
+    """Everything that a copy needs, driven by tests."""
+
+    def __init__(self, root: vdb.Database, leaf: vdb.Database, spark: Any) -> None:
+        self.pair = Pair.make(root, leaf)
+        self.root, self.leaf = root, leaf
+        self.spark = spark
+        self.slice_bytes = 1 << 20
+        self.parallel_copies = 1
+        self.retry_sleep = 0.2
+        self.max_connections = 8
+        self.provider = root.connstr
+        self._stop = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, daemon=True)
+        self._ticker.start()
+        self._worker: Worker | None = None
+        self._thread: threading.Thread | None = None
+        self.copying: Copying | None = None
+
+    def _tick(self) -> None:
+        with vdb.connect(self.root.connstr, autocommit=True) as db:
+            while not self._stop.wait(0.05):
+                db.execute("select pgq.ticker()")
+
+    # -- the worker -----------------------------------------------------------------------------
+
+    def start(self, hook: Callable[[str, Step], None] = no_hook) -> None:
+        """Start a worker with copies."""
+        settings = LondisteSettings(
+            db=self.leaf.connstr,
+            queue_name=QUEUE,
+            job_name="leaf",
+            exception_sleep=0.2,
+            loop_delay=0.2,
+        )
+        setup = CopySetup(
+            QUEUE,
+            "leaf",
+            self.leaf.connstr,
+            parallel_copies=self.parallel_copies,
+            retry_sleep=self.retry_sleep,
+            on_step=hook,
+        )
+        loader = SparkLoader(self.spark, self.max_connections, self.slice_bytes)
+        self.copying = Copying(setup, loader, self._applier)
+        self._signals = Signals()
+        self._worker = Worker(settings, self._runner, signals=self._signals, copies=self.copying)
+        self._thread = threading.Thread(target=self._worker.run, daemon=True)
+        self._thread.start()
+
+    def _applier(self, name: str, provider: str) -> SparkReplay:
+        return SparkReplay(self.spark, name, provider, self.leaf.connstr)
+
+    def _runner(self, provider: str, _state: Any) -> BatchRunner:
+        applier = SparkReplay(self.spark, QUEUE, provider, self.leaf.connstr)
+        return BatchRunner(applier, QUEUE, WORKER, self.leaf.connstr)
+
+    def stop(self) -> None:
+        """Stop the worker."""
+        if self._thread is not None:
+            self._signals.stop.set()
+            self._thread.join(timeout=60)
+            assert not self._thread.is_alive()
+            self._thread = None
+
+    def close(self) -> None:
+        self.stop()
+        self._stop.set()
+        self._ticker.join(timeout=5)
+
+    # -- tables ---------------------------------------------------------------------------------
+
+    def add(
+        self,
+        *names: str,
+        dest: str | None = None,
+        attrs: str | None = None,
+        args: tuple[str, ...] = (),
+    ) -> None:
+        """Add tables to the set on both sides."""
+        for name in names:
+            call(self.root, "londiste.local_add_table", QUEUE, name)
+            call(self.leaf, "londiste.global_add_table", QUEUE, name)
+        self.add_leaf(*names, dest=dest, attrs=attrs, args=args)
+
+    def add_leaf(
+        self,
+        *names: str,
+        dest: str | None = None,
+        attrs: str | None = None,
+        args: tuple[str, ...] = (),
+    ) -> None:
+        """Add tables on the leaf, which makes them be copied."""
+        with self.leaf.transaction():
+            for name in names:
+                call(
+                    self.leaf, "londiste.local_add_table", QUEUE, name, list(args), attrs,
+                    dest or name,
+                )  # fmt: skip
+
+    def states(self) -> dict[str, str | None]:
+        """merge_state by table."""
+        rows = self.leaf.query("select * from londiste.get_table_list(%s) where local", [QUEUE])
+        return {r.table_name: r.merge_state for r in rows}
+
+    def wait_ok(self, seconds: float = DEADLINE) -> None:
+        """Until all tables are ok and all foreign keys are back."""
+        self.wait_until(
+            lambda: (
+                set(self.states().values()) <= {"ok"}
+                and not self.leaf.value(
+                    "select count(*) from londiste.get_valid_pending_fkeys(%s)", [QUEUE]
+                )
+            ),
+            seconds,
+        )
+
+    def wait_until(self, true: Callable[[], bool], seconds: float = DEADLINE) -> None:
+        """Poll a condition with a deadline."""
+        deadline = time.monotonic() + seconds
+        while not true():
+            assert time.monotonic() < deadline, (
+                self.states(),
+                self.leaf.query("select * from vedur.copy_progress"),
+            )
+            time.sleep(0.02)
+
+    def settle(self) -> None:
+        """Until the leaf has applied all that the root has now."""
+        self.root.execute("select pgq.force_tick(%s)", [QUEUE])
+        before = self.root.value("select max(tick_id) from pgq.tick")
+        self.wait_until(
+            lambda: (
+                self.leaf.value(
+                    "select last_tick_id from pgq_node.local_state where consumer_name = %s",
+                    [WORKER],
+                )
+                > before
+            )
+        )
+
+    def same(self, table: str, dest: str | None = None, where: str = "true") -> None:
+        """Both sides hold the same rows."""
+        here = self.root.value(CONTENT.format(f"(select * from {table} where {where})"))
+        there = self.leaf.value(CONTENT.format(dest or table))
+        assert here == there, (
+            self.root.value(f"select count(*) from {table} where {where}"),
+            self.leaf.value(f"select count(*) from {dest or table}"),
+        )
+
+    def structure(self, *tables: str) -> list[str]:
+        """Indexes and constraints of tables on the leaf."""
+        return [r.line for t in tables for r in self.leaf.query(STRUCTURE, {"t": t})]
+
+    def debris(self) -> list[str]:
+        """What a finished copy must not leave behind."""
+        found = [r.co_name for r in self.root.query(
+            "select co_name from pgq.subscription join pgq.consumer on co_id = sub_consumer "
+            "where co_name like '%.copy.%'")]  # fmt: skip
+        found += [r.consumer_name for r in self.leaf.query(
+            "select consumer_name from pgq_node.local_state where consumer_name like '%.copy.%'")]  # fmt: skip
+        found += [r.table_name for r in self.leaf.query("select table_name from vedur.copy_slice")]
+        found += [r.table_name for r in self.leaf.query(
+            "select table_name from londiste.table_info where dropped_ddl is not null")]  # fmt: skip
+        return found
