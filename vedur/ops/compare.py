@@ -1,338 +1,298 @@
-"""compare: prove that tables hold the same rows as the provider's.
+"""compare: are the local tables what the provider has? Exact while both sides take writes.
 
-For each table: lock it on the provider (writers wait, readers do not), let the ticker write a
-tick that includes everything before the lock, wait until the local worker has applied it, open a
-snapshot on both sides, give the lock back, and only then count. The lock is held for the sync
-alone, never longer than `lock_timeout`.
+Prints what Londiste printed (`Locking`, `Syncing`, `Counting`, `srcdb:`, `dstdb:`) through the
+log, and beyond it which rows differ. The lock is the ticker's, for some milliseconds; see
+`vedur/ops/moment.py`. A table's filter, its other name and its columns are honoured without being
+asked for.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from vedur.catalog.structure import Structure, read_structure
-from vedur.catalog.tables import TableInfo, get_table_list
-from vedur.config import LondisteSettings
-from vedur.db import Database
-from vedur.errors import DatabaseError, StateError
-from vedur.names import parse_name, quote_ident
-from vedur.node.info import NodeInfo, NodeType, get_node_info, get_worker_state
-from vedur.node.state import set_consumer_paused
-from vedur.ops.check import chosen_tables
+from vedur.catalog.tables import OK_STATES, TableInfo, get_table_list
+from vedur.errors import StateError, UsageError
+from vedur.names import fqname, parse_name
+from vedur.node.info import NodeInfo
+from vedur.ops.choose import choose
+from vedur.ops.moment import Moment, Nodes, meet
 from vedur.ops.session import Session, remote_connstr
 from vedur.sql import query
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from vedur.pipeline.compare import Differences, Pair
+
 log = logging.getLogger(__name__)
 
-#: Seconds of lag from which a lock would be held for too long.
-_MAX_LAG = 5.0
-#: How long to wait for a consumer to come closer than that before giving up.
-_PATIENCE = 60.0
-_PERIOD = 0.1
-#: Between two wishes for a tick; a ticker that was busy is asked again.
-_FORCE_PERIOD = 1.0
-
-
-@dataclass(frozen=True)
-class Side:
-    """What to count on one side: a snapshot to count in and the statement to run."""
-
-    db: Database
-    sql: str
-
-
-@dataclass(frozen=True)
-class Compared:
-    """Both results of a table, as rows of `compare_sql`."""
-
-    table: str
-    local_table: str
-    source: dict[str, Any]
-    target: dict[str, Any]
-
-    @property
-    def equal(self) -> bool:
-        """Whether everything that was counted agrees."""
-        return self.source == self.target
-
-
-#: Runs one side's statement and returns its only row.
-Counter = Callable[[Side], dict[str, Any]]
-
-
-def sql_counter(side: Side) -> dict[str, Any]:
-    """Let the server count in the side's own snapshot."""
-    row = side.db.one(side.sql)
-    return dict(row._asdict())
+#: The statement of the contract, which the engine answers slice by slice with the same number.
+_STANDARD = re.compile(
+    r"select count\(1\) as cnt, sum\(hashtext\((t\.\*|\(?_COLS_\)?)::text\)(::bigint)?\) as chksum"
+    r" from only _TABLE_( t)?"
+)
+_TABLE = re.compile(
+    r"(?:\bonly\s+)?_TABLE_(\s+(?:as\s+)?(?!where\b|group\b|order\b|limit\b)\w+)?", re.I
+)
+_COUNT_FMT = "%(cnt)d rows"
 
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """What the operator asked for."""
+    """The command line's share."""
 
-    tables: Sequence[str] = ()
+    tables: tuple[str, ...] = ()
     force: bool = False
     count_only: bool = False
+    rows: bool = False
+    shown: int = 100
+    max_wait: float = 60.0
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """What a comparison of one table found."""
+
+    table: str
+    dest_table: str
+    tick: int
+    lock_free: bool
+    source: Mapping[str, Any]
+    target: Mapping[str, Any]
+    match: bool
+    differences: Differences | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        found = asdict(self)
+        if self.differences is None:
+            del found["differences"]
+        return found
+
+
+@dataclass(frozen=True)
+class CompareResult:
+    """All tables; `bad` is the exit code."""
+
+    tables: tuple[TableResult, ...] = field(default=())
+
+    @property
+    def bad(self) -> int:
+        """How many tables differ."""
+        return sum(not t.match for t in self.tables)
 
 
 def compare(
-    session: Session, options: CompareOptions, counter: Counter = sql_counter
-) -> list[Compared]:
-    """Compare local tables with the provider's, one after the other."""
+    session: Session, options: CompareOptions, spark: SparkSession | None = None
+) -> CompareResult:
+    """Compare local tables with the provider's, all of them or those named."""
+    info, tables = chosen_tables(session, options.tables)
+    if not tables:
+        return CompareResult()
+    own, spark = (spark is None), spark or start_spark(session)
+    try:
+        nodes = make_nodes(session, info, force=options.force, max_wait=options.max_wait)
+        results = [_compare_table(session, spark, nodes, table, options) for table in tables]
+    finally:
+        if own:
+            spark.stop()
+    return CompareResult(tuple(results))
+
+
+def start_spark(session: Session) -> SparkSession:
+    """A Spark session of the ini; loaded late, commands that move no data never need it."""
+    from vedur.pipeline.session import start_session
+
+    settings = session.settings
+    return start_session(f"{settings.job_name} compare", settings.spark, settings.logfile)
+
+
+def make_nodes(
+    session: Session, info: NodeInfo, *, force: bool = False, max_wait: float = 60.0
+) -> Nodes:
+    """Both ends of the local node's subscription."""
+    settings = session.settings
+    if not info.provider_location or not info.worker_name:
+        raise StateError(f'node "{info.node_name}" knows no location of its provider')
+    return Nodes(
+        provider=remote_connstr(settings, info.provider_location),
+        target=settings.db,
+        queue=session.queue,
+        consumer=info.worker_name,
+        clock=session.clock,
+        max_wait=max_wait,
+        lock_timeout=settings.lock_timeout,
+        force=force,
+    )
+
+
+def chosen_tables(session: Session, asked: tuple[str, ...]) -> tuple[NodeInfo, list[TableInfo]]:
+    """The local tables that can be compared; what is asked for by name and cannot be, is said."""
     info = session.require_node()
     if info.is_root:
-        raise StateError("compare needs a provider to compare with, and the root has none")
-    provider = session.provider(info)
-    tables = chosen_tables(session, options.tables)
-    there = {t.table_name: t for t in get_table_list(provider, session.queue) if t.local}
-    provider_info = get_node_info(provider, session.queue)
-    if provider_info is None:
-        raise StateError("provider node not found")
-    results = []
-    if not options.force:
-        _wait_for_lag(session, info, provider)
-    for table in tables:
-        if not _comparable(table, there.get(table.table_name), options):
-            continue
-        run = _Run(session, info, provider_info, table, there[table.table_name])
-        results.append(run.compare(options, counter))
-    return results
+        raise UsageError("the root has no provider to compare with: run this on another node")
+    known = {t.table_name: t for t in get_table_list(session.db, session.queue)}
+    local = {name: t for name, t in known.items() if t.local}
+    if asked:
+        for name in asked:
+            if "*" not in name and "?" not in name and fqname(name) not in local:
+                raise StateError(f"Table not subscribed: {fqname(name)}")
+        local = {name: local[name] for name in choose(asked, local)}
+    return info, [t for t in local.values() if _synced(session, info, t)]
 
 
-def _comparable(table: TableInfo, remote: TableInfo | None, options: CompareOptions) -> bool:
-    if remote is None:
-        log.warning("Table not subscribed: %s", table.table_name)
-        return False
-    if not table.ready and not options.force:
+def _synced(session: Session, info: NodeInfo, table: TableInfo) -> bool:
+    if not table.ready:
         log.warning("Table %s not synced yet, no point", table.table_name)
         return False
-    if not remote.ready and not options.force:
+    there = {t.table_name: t for t in get_table_list(session.provider(info), session.queue)}
+    state = there.get(table.table_name)
+    if state is None or state.merge_state not in (*OK_STATES, None) or not state.local:
         log.warning("Table %s not ready yet on provider", table.table_name)
         return False
     return True
 
 
-def _wait_for_lag(session: Session, info: NodeInfo, provider: Database) -> None:
-    end = session.clock.monotonic() + _PATIENCE
-    while True:
-        lag = provider.value(query("admin", "consumer_lag"), [session.queue, info.worker_name])
-        if lag is not None and lag <= _MAX_LAG:
-            return
-        if session.clock.monotonic() >= end:
-            raise StateError("Consumer lagging too much, cannot proceed")
-        provider.value(query("admin", "force_tick"), [session.queue])
-        session.clock.sleep(1.0)
+def plan_pair(session: Session, nodes: Nodes, table: TableInfo, where: str | None = None) -> Pair:
+    """What to compare for a table of the catalog."""
+    from vedur.pipeline.compare import make_pair
+
+    shared = int(session.db.value(query("compare", "sharing"), [table.dest_table]) or 0) > 1
+    pair = make_pair(
+        session.connect(nodes.provider, "provider_db"),
+        session.db,
+        table.table_name,
+        table.dest_table,
+        condition=table.copy_condition,
+        shared=shared,
+        columns=table.attrs.get("columns"),
+        where=where,
+    )
+    if pair.ignored:
+        log.warning("Ignoring some columns: %s", ", ".join(pair.ignored))
+    return pair
 
 
-class _Run:
-    """One table."""
-
-    def __init__(
-        self,
-        session: Session,
-        info: NodeInfo,
-        provider_info: NodeInfo,
-        table: TableInfo,
-        remote: TableInfo,
-    ) -> None:
-        self.session = session
-        self.info = info
-        self.provider_info = provider_info
-        self.table = table
-        self.remote = remote
-
-    def compare(self, options: CompareOptions, counter: Counter) -> Compared:
-        session = self.session
-        location = remote_connstr(session.settings, self.info.provider_location or "")
-        source = session.connect(location, "srcdb")
-        target = session.connect(session.settings.db, "dstdb")
-        self._synchronise(session.connect(location, "lock_db"), source, target)
-        name = self.table.dest_table
-        log.info("Counting %s", name)
-        try:
-            sides = compare_sides(
-                session.settings,
-                self.table,
-                read_structure(source, parse_name(self.remote.dest_table)),
-                read_structure(target, parse_name(name)),
-                count_only=options.count_only,
-            )
-            results = []
-            for label, db, sql in (("srcdb", source, sides[0]), ("dstdb", target, sides[1])):
-                result = counter(Side(db, sql))
-                log.info("%s: %s", label, shown(session.settings, result, options.count_only))
-                results.append(result)
-        finally:
-            source.rollback()
-            target.rollback()
-        compared = Compared(self.table.table_name, name, results[0], results[1])
-        if not compared.equal:
-            log.warning("%s: Results do not match!", name)
-        return compared
-
-    def _synchronise(self, lock: Database, source: Database, target: Database) -> None:
-        """Leave with a snapshot open on both sides that shows the same moment of the table."""
-        log.info("Locking %s", self.table.table_name)
-        lock.autocommit = False
-        try:
-            if self.provider_info.node_type is NodeType.BRANCH:
-                self._sync_with_branch(lock, source, target)
-            else:
-                self._sync_with_root(lock, source, target)
-        finally:
-            lock.rollback()
-
-    def _sync_with_root(self, lock: Database, source: Database, target: Database) -> None:
-        milliseconds = str(int(self.session.settings.lock_timeout * 1000))
-        lock.value(query("admin", "set_local_lock_timeout"), [milliseconds])
-        try:
-            lock.execute(f"lock table {parse_name(self.remote.dest_table).quoted} in share mode")
-        except DatabaseError as error:
-            if error.sqlstate == "55P03":
-                raise StateError(
-                    f'table "{self.table.table_name}" could not be locked within '
-                    f"{self.session.settings.lock_timeout:g} s: a writer holds it, try again"
-                ) from error
-            raise
-        moment = lock.value(query("admin", "now"))
-        log.info("Syncing %s", self.table.dest_table)
-        self._wait_for_tick_after(moment)
-        open_snapshot(source)
-        open_snapshot(target)
-
-    def _sync_with_branch(self, lock: Database, source: Database, target: Database) -> None:
-        """A branch changes only through its worker: pause that, and let ours reach its tick."""
-        session = self.session
-        worker = self.provider_info.worker_name or ""
-        log.info("Syncing %s", self.table.dest_table)
-        provider = session.provider(self.info)
-        self._pause(provider, worker, True)
-        try:
-            state = get_worker_state(provider, session.queue)
-            if state is None:
-                raise StateError("provider node not found")
-            self._wait_for_tick(lambda: state.completed_tick)
-            open_snapshot(source)
-            open_snapshot(target)
-        finally:
-            set_consumer_paused(provider, session.queue, worker, False)
-
-    def _pause(self, provider: Database, worker: str, paused: bool) -> None:
-        set_consumer_paused(provider, self.session.queue, worker, paused)
-        end = self.session.clock.monotonic() + self.session.settings.lock_timeout
-        while True:
-            state = get_worker_state(provider, self.session.queue)
-            if state is None or state.uptodate:
-                return
-            if self.session.clock.monotonic() >= end:
-                raise StateError(
-                    f'worker "{worker}" of the provider does not answer: is it running?'
-                )
-            self.session.clock.sleep(_PERIOD)
-
-    def _wait_for_tick_after(self, moment: object) -> None:
-        provider = self.session.provider(self.info)
-        queue = self.session.queue
-        forced = -_FORCE_PERIOD
-
-        def goal() -> int | None:
-            nonlocal forced
-            tick: int | None = provider.value(query("admin", "tick_after"), [queue, moment])
-            if tick is None and self.session.clock.monotonic() - forced >= _FORCE_PERIOD:
-                forced = self.session.clock.monotonic()
-                provider.value(query("admin", "force_tick"), [queue])
-            return tick
-
-        self._wait_for_tick(goal)
-
-    def _wait_for_tick(self, goal: Callable[[], int | None]) -> None:
-        session = self.session
-        end = session.clock.monotonic() + session.settings.lock_timeout
-        while True:
-            tick = goal()
-            state = get_worker_state(session.db, session.queue)
-            if state is None:
-                raise StateError(f'node of queue "{session.queue}" is gone')
-            if tick is not None and state.completed_tick >= tick:
-                return
-            if session.clock.monotonic() >= end:
-                raise StateError("Consumer lagging too much, exiting")
-            session.clock.sleep(_PERIOD)
-
-
-def open_snapshot(db: Database) -> None:
-    """Begin a transaction that reads from this moment."""
-    db.autocommit = True
-    db.execute("begin isolation level repeatable read read only")
-    db.value(query("admin", "snapshot"))
-
-
-def compare_sides(
-    settings: LondisteSettings,
-    table: TableInfo,
-    source: Structure | None,
-    target: Structure | None,
-    *,
-    count_only: bool = False,
-) -> tuple[str, str]:
-    """The statements for both sides; pure.
-
-    The condition of a partial copy holds on the provider's side only: here it is all there is.
-    Where columns differ in number or order, both sides read the common ones in one order.
-    """
-    if source is None or target is None:
-        side = "on the provider" if source is None else "here"
-        raise StateError(f'table "{table.dest_table}" does not exist {side}')
-    names = [column.name for column in source.columns]
-    common = [name for name in names if target.column(name)]
-    if len(common) < max(len(names), len(target.columns)):
-        log.warning("%s: Ignoring some columns", table.dest_table)
-    same = names == [column.name for column in target.columns]
-    columns = None if same else common
-    text = _COUNT_ONLY if count_only else settings.compare_sql
-    return (
-        fill_sql(text, source, columns, common, table.copy_condition),
-        fill_sql(text, target, columns, common, None),
+def at_moment(pair: Pair, moment: Moment) -> Pair:
+    """The pair as the moment's snapshots see it."""
+    return replace(
+        pair,
+        source=replace(pair.source, snapshot=moment.source),
+        target=replace(pair.target, snapshot=moment.target),
     )
 
 
-_COUNT_ONLY = "select count(1) as cnt from only _TABLE_ t"
-_ONLY_TABLE = re.compile(r"\b(?:only\s+)?_TABLE_", re.IGNORECASE)
+def _compare_table(
+    session: Session,
+    spark: SparkSession,
+    nodes: Nodes,
+    table: TableInfo,
+    options: CompareOptions,
+) -> TableResult:
+    log.info("Locking %s", table.table_name)
+    pair = plan_pair(session, nodes, table)
+    log.info("Syncing %s", table.dest_table)
+    with meet(nodes, table.table_name, table.dest_table) as moment:
+        log.info("Counting %s", table.dest_table)
+        pair = at_moment(pair, moment)
+        source, target, fmt = _count(session, spark, pair, options)
+        log.info("srcdb: %s", fmt % source)
+        log.info("dstdb: %s", fmt % target)
+        match = source == target
+        found = None
+        if not match:
+            log.warning("%s: Results do not match!", table.dest_table)
+            if options.rows and not options.count_only:
+                found = find_rows(session, spark, pair, options.shown)
+                report_rows(table.dest_table, found)
+    return TableResult(
+        table.table_name,
+        table.dest_table,
+        moment.tick,
+        moment.lock_free,
+        source,
+        target,
+        match,
+        found,
+    )
 
 
-def fill_sql(
-    text: str,
-    structure: Structure,
-    columns: Sequence[str] | None,
-    common: Sequence[str],
-    condition: str | None,
-) -> str:
-    """`compare_sql` with `_TABLE_` and `_COLS_` filled in; pure.
+def _count(
+    session: Session, spark: SparkSession, pair: Pair, options: CompareOptions
+) -> tuple[dict[str, Any], dict[str, Any], str]:
+    from vedur.pipeline.compare import checksum, custom_checksum
 
-    A partitioned table has no rows of its own, so `only` goes away for it.
+    settings = session.settings
+    limit = settings.max_connections_per_node
+    statement = " ".join(settings.compare_sql.split())
+    if options.count_only or _STANDARD.fullmatch(statement):
+        sums = checksum(spark, pair, limit=limit, count_only=options.count_only)
+        if options.count_only:
+            return {"cnt": sums[0].rows}, {"cnt": sums[1].rows}, _COUNT_FMT
+        left, right = ({"cnt": s.rows, "chksum": s.a, "strong": s.strong} for s in sums)
+        return left, right, settings.compare_fmt
+    answers = custom_checksum(
+        spark,
+        pair,
+        custom_sql(settings.compare_sql, pair.name, pair.source.columns, pair.source.selected),
+        custom_sql(settings.compare_sql, pair.dest, pair.target.columns, pair.target.selected),
+    )
+    return answers[0], answers[1], settings.compare_fmt
+
+
+def custom_sql(text: str, table: str, columns: tuple[str, ...], condition: str) -> str:
+    """An operator's `compare_sql` with its placeholders filled in.
+
+    A table with a filter becomes a subquery under the alias that stands there, so the statement
+    sees the rows that should be there and nothing else.
     """
-    only = "" if structure.kind == "p" else "only "
-    relation = f"{only}{structure.table.quoted}"
-    if columns is not None or condition:
-        listed = ", ".join(quote_ident(name) for name in columns) if columns is not None else "*"
-        where = f" where ({condition})" if condition else ""
-        relation = f"(select {listed} from {relation}{where})"
-    filled = _ONLY_TABLE.sub(lambda _: relation, text)
-    return filled.replace("_COLS_", ", ".join(quote_ident(name) for name in common))
+    name = parse_name(table).quoted
+    filtered = condition != "(true) and (true)"
+
+    def table_text(found: re.Match[str]) -> str:
+        alias = found[1] or ""
+        if not filtered:
+            return found[0].replace("_TABLE_", name)
+        inner = f"(select * from only {name} as t where {condition})"
+        return f"{inner}{alias or ' as t'}"
+
+    listed = "(" + ", ".join(columns) + ")"
+    return (
+        _TABLE.sub(table_text, text).replace("(_COLS_)", listed).replace("_COLS_", f"row{listed}")
+    )
 
 
-def shown(settings: LondisteSettings, result: dict[str, Any], count_only: bool) -> str:
-    """A result as `compare_fmt` writes it."""
-    if count_only:
-        return f"{result['cnt']} rows"
-    try:
-        return settings.compare_fmt % result
-    except (KeyError, TypeError, ValueError) as error:
-        raise StateError(
-            f"compare_fmt {settings.compare_fmt!r} does not fit the columns of compare_sql "
-            f"({', '.join(result)}): {error}"
-        ) from error
+def find_rows(session: Session, spark: SparkSession, pair: Pair, shown: int) -> Differences:
+    """Narrow a difference down to rows."""
+    from vedur.pipeline.compare import describe, differing_keys
+
+    limit = session.settings.max_connections_per_node
+    rows = estimated_rows(pair)
+    return describe(spark, pair, differing_keys(spark, pair, rows=rows, limit=limit), shown=shown)
+
+
+def estimated_rows(pair: Pair) -> int:
+    """A guess from pages, only to choose a number of buckets: about 80 rows in 8 kB."""
+    sides = (pair.source, pair.target)
+    return max(sum((p.pages or 0) for p in side.pieces) * 80 for side in sides)
+
+
+def report_rows(dest: str, found: Differences) -> None:
+    """One line for each row that is shown, and one that counts them all."""
+    for row in found.rows:
+        key = ", ".join(f"{name}={value}" for name, value in row.key.items())
+        columns = f" columns: {', '.join(row.columns)}" if row.columns else ""
+        log.info("%s: %s %s%s", dest, row.kind, key, columns)
+    more = found.total - len(found.rows)
+    log.info(
+        "%s: %d missing, %d extra, %d different row(s)%s",
+        dest,
+        found.missing,
+        found.extra,
+        found.different,
+        f", {more} not shown" if more > 0 else "",
+    )

@@ -1,4 +1,4 @@
-"""What the listing commands show: status, members, node-info, node-status, tables, seqs, missing."""
+"""What the listing commands show, from status to missing; passwords leave here masked."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def lag_text(seconds: float | None) -> str:
     if seconds is None:
         return "(n/a)"
     rest = int(seconds)
-    parts = []
+    parts: list[str] = []
     for size, letter in ((86400, "d"), (3600, "h"), (60, "m")):
         count, rest = divmod(rest, size)
         if count or parts:

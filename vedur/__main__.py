@@ -1,0 +1,7 @@
+"""`python -m vedur` is the command `vedur`."""
+
+from __future__ import annotations
+
+from vedur.cli.main import vedur
+
+vedur()

@@ -1,0 +1,253 @@
+"""The grammar `londiste3 [options] INI COMMAND [arguments]`, options standing anywhere.
+
+Commands are data (`Command`): words, options, examples, and the name of the function that runs
+it, loaded only when it runs, so that help never waits for a database driver. Two passes: a scan
+that knows which options of all commands take a value finds INI and COMMAND; then the parser of
+that one command reads everything and refuses what it does not know.
+"""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, NoReturn
+
+from vedur.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option; `metavar` None means that it takes no value."""
+
+    names: tuple[str, ...]
+    help: str
+    metavar: str | None = None
+    dest: str | None = None
+    repeat: bool = False
+    kind: Callable[[str], Any] | None = None
+
+    def add_to(self, parser: argparse._ActionsContainer) -> None:
+        """Declare it to argparse."""
+        more: dict[str, Any] = {"help": self.help}
+        if self.dest:
+            more["dest"] = self.dest
+        if self.metavar is None:
+            more["action"] = "count" if self.repeat else "store_true"
+            if self.repeat:
+                more["default"] = 0
+        else:
+            more["metavar"] = self.metavar
+            if self.repeat:
+                more |= {"action": "append", "default": []}
+            if self.kind:
+                more["type"] = self.kind
+        parser.add_argument(*self.names, **more)
+
+
+def option(*names: str, help: str, **more: Any) -> Option:
+    """An option: `option("--all", help="…")`, `option("--node", help="…", metavar="NODE")`."""
+    return Option(names, help, **more)
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command.
+
+    arguments   usage text of the positional arguments, e.g. `TABLE...`
+    least, most how many of them (`most` None: any number)
+    run         `module:function` below vedur.cli, called with a `Call`
+    side        suffix of the pidfile that keeps two of them apart, '' for commands that only read
+    """
+
+    name: str
+    summary: str
+    run: str
+    group: str
+    arguments: str = ""
+    least: int = 0
+    most: int | None = 0
+    details: str = ""
+    options: tuple[Option, ...] = ()
+    examples: tuple[tuple[str, str], ...] = ()
+    side: str = ""
+
+    def load(self) -> Callable[..., int | None]:
+        """The function that runs it."""
+        module, _, function = self.run.partition(":")
+        loaded: Callable[..., int | None] = getattr(import_module(f"vedur.cli.{module}"), function)
+        return loaded
+
+
+GENERAL = (
+    option("-h", "--help", help="show this help, or that of a command"),
+    option("-V", "--version", help="show the version"),
+    option("-q", "--quiet", help="log only warnings and errors"),
+    option("-v", "--verbose", help="log every call; -vv: every step", repeat=True),
+    option("-d", "--daemon", help="go to the background (worker)"),
+    option("--ini", help="show a commented sample configuration", dest="show_ini"),
+    option(
+        "--set",
+        help="override a configuration value (repeatable)",
+        metavar="PARAM=VALUE",
+        dest="overrides",
+        repeat=True,
+    ),
+)
+SIGNALS = (
+    option("-r", "--reload", help="the running process reads its configuration again (SIGHUP)"),
+    option("-s", "--stop", help="the running process finishes its batch and ends (SIGINT)"),
+    option("-k", "--kill", help="the running process ends at once (SIGTERM)"),
+)
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser whose complaints are ours."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}, use --help for help")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A parsed command line."""
+
+    program: str
+    ini: str | None
+    command: Command | None
+    args: tuple[str, ...]
+    options: argparse.Namespace
+    unknown: str | None = None
+
+    @property
+    def overrides(self) -> dict[str, str]:
+        """The `--set` values."""
+        found = {}
+        for text in self.options.overrides:
+            key, equals, value = text.partition("=")
+            if not equals or not key.strip():
+                raise UsageError(f'--set expects PARAM=VALUE, got "{text}"')
+            found[key.strip()] = value.strip()
+        return found
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """All commands of a program, and how to read a command line of it."""
+
+    program: str
+    summary: str
+    commands: Sequence[Command]
+    by_name: dict[str, Command] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_name", {command.name: command for command in self.commands})
+
+    def parse(self, argv: Sequence[str]) -> Call:
+        """Read a command line. Raises `UsageError`."""
+        words = self._scan(argv)
+        if words and words[0] in self.by_name and _asks_help(argv):
+            words = ["", *words]
+        ini = words[0] if words else None
+        name = words[1] if len(words) > 1 else None
+        command = self.by_name.get(name) if name else None
+        options = self._parser(command).parse_intermixed_args(list(argv))
+        return Call(
+            self.program,
+            ini,
+            command,
+            tuple(options.words[2:]),
+            options,
+            name if name and command is None else None,
+        )
+
+    def _scan(self, argv: Sequence[str]) -> list[str]:
+        """The words of a command line that are neither options nor their values."""
+        takes_value = self._takes_value()
+        words: list[str] = []
+        skip = False
+        for at, text in enumerate(argv):
+            if skip:
+                skip = False
+            elif text == "--":
+                words += argv[at + 1 :]
+                break
+            elif text.startswith("--"):
+                skip = "=" not in text and takes_value.get(_full(text, takes_value), False)
+            elif not text.startswith("-") or text == "-":
+                words.append(text)
+        return words
+
+    def _takes_value(self) -> dict[str, bool]:
+        everything = [*GENERAL, *SIGNALS]
+        everything += [item for command in self.commands for item in command.options]
+        return {name: item.metavar is not None for item in everything for name in item.names}
+
+    def _parser(self, command: Command | None) -> Parser:
+        parser = Parser(prog=self.program, add_help=False)
+        for item in (*GENERAL, *SIGNALS, *(command.options if command else ())):
+            item.add_to(parser)
+        parser.add_argument("words", nargs="*")
+        return parser
+
+    def help(self, command: Command | None) -> str:
+        """The help of the program or of one command."""
+        return self._command_help(command) if command else self._program_help()
+
+    def _program_help(self) -> str:
+        lines = [
+            f"usage: {self.program} [options] INI COMMAND [arguments]",
+            f"       {self.program} -r|-s|-k INI",
+            f"       {self.program} --ini | --version | COMMAND --help",
+            "",
+            self.summary,
+        ]
+        groups: dict[str, list[Command]] = {}
+        for command in self.commands:
+            groups.setdefault(command.group, []).append(command)
+        for group, members in groups.items():
+            lines += ["", f"{group}:"]
+            lines += [f"  {member.name:<18}{member.summary}" for member in members]
+        lines += ["", "Options:", *_option_lines(GENERAL), "", "Running process:"]
+        lines += _option_lines(SIGNALS)
+        return "\n".join(lines) + "\n"
+
+    def _command_help(self, command: Command) -> str:
+        words = " ".join(filter(None, [command.name, command.arguments]))
+        own = " [options]" if command.options else ""
+        lines = [f"usage: {self.program} INI {words}{own}", "", command.summary]
+        for paragraph in filter(None, command.details.split("\n\n")):
+            lines += ["", *textwrap.wrap(" ".join(paragraph.split()), 78)]
+        if command.options:
+            lines += ["", "Options:", *_option_lines(command.options)]
+        if command.examples:
+            lines += ["", "Examples:"]
+            for text, note in command.examples:
+                lines += [f"  # {note}", f"  {self.program} {text}"]
+        return "\n".join(lines) + "\n"
+
+
+def _asks_help(argv: Sequence[str]) -> bool:
+    return "-h" in argv or "--help" in argv
+
+
+def _full(text: str, known: dict[str, bool]) -> str:
+    """A long option that was cut short, as argparse would complete it."""
+    if text in known:
+        return text
+    near = [name for name in known if name.startswith(text)]
+    return near[0] if len(near) == 1 else text
+
+
+def _option_lines(options: Sequence[Option]) -> list[str]:
+    lines = []
+    for item in options:
+        shown = ", ".join(item.names) + (f" {item.metavar}" if item.metavar else "")
+        text = textwrap.wrap(item.help, 54)
+        if len(shown) > 22:
+            lines.append(f"  {shown}")
+            shown = ""
+        lines += [f"  {shown if at == 0 else '':<24}{part}" for at, part in enumerate(text)]
+    return lines

@@ -1,0 +1,127 @@
+"""Commands that only show."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict
+
+from vedur.cli.grammar import Call
+from vedur.cli.output import print_json, print_table, wants_colour
+from vedur.config import LondisteSettings
+from vedur.ops import handlers, show
+from vedur.ops.session import Session
+from vedur.status.tree import compact_lines, info_lines, title, tree_lines
+
+
+def status(call: Call, settings: LondisteSettings) -> None:
+    """status"""
+    with Session(settings) as session:
+        found = show.status(session, call.options.dead)
+    if call.options.json:
+        print_json(found.as_dict())
+        return
+    lines = compact_lines if call.options.compact else tree_lines
+    print(f"Queue: {found.queue}   Local node: {found.local_node}\n")
+    for line in lines(found, colour=wants_colour(sys.stdout, os.environ)):
+        print(line)
+
+
+def members(call: Call, settings: LondisteSettings) -> None:
+    """members"""
+    with Session(settings) as session:
+        info, found = show.members(session)
+    print_table(
+        f"Member info on {info.node_name}@{settings.queue_name}:",
+        ("node_name", "dead", "node_location"),
+        [(member.node_name, member.dead, member.node_location) for member in found],
+        as_json=call.options.json,
+    )
+
+
+def node_info(call: Call, settings: LondisteSettings) -> None:
+    """node-info"""
+    with Session(settings) as session:
+        found = show.node_info(session)
+    info = found.info
+    if call.options.json:
+        value = asdict(info) | {"dead": found.dead, "local_location": found.local}
+        print_json(value | {"public_location": found.public, "provider_location": found.provider})
+        return
+    health = ["DEAD"] if found.dead else []
+    health += ["PAUSED"] if info.worker_paused else []
+    health += [] if info.worker_uptodate else ["NON-UP-TO-DATE"]
+    print(f"Node: {info.node_name}  Type: {info.node_type}  Queue: {settings.queue_name}")
+    print(f"Status: {', '.join(health) or 'OK'}")
+    print(f"Provider: {'--' if info.is_root else info.provider_node}")
+    print("Connect strings:")
+    print(f"  Local   : {found.local}")
+    print(f"  Public  : {found.public}")
+    if found.provider:
+        print(f"  Provider: {found.provider}")
+    if info.combined_queue:
+        print(f"Combined Queue: {info.combined_queue}  Type: {info.combined_type}")
+
+
+def node_status(call: Call, settings: LondisteSettings) -> None:
+    """node-status"""
+    with Session(settings) as session:
+        found = show.node_status(session)
+    if call.options.json:
+        print_json(asdict(found))
+        return
+    print(title(found.status))
+    print(f"    Provider: {found.provider}")
+    print(f"    Subscribers: {', '.join(found.subscribers)}")
+    for line in info_lines(found.status, colour=wants_colour(sys.stdout, os.environ)):
+        print(f"    {line}")
+
+
+def tables(call: Call, settings: LondisteSettings) -> None:
+    """tables"""
+    with Session(settings) as session:
+        found = show.tables(session)
+    if call.options.names_only and not call.options.json:
+        for table in found:
+            print(table.table_name)
+        return
+    columns = ["table_name", "merge_state", "table_attrs"]
+    rows = [[table.table_name, table.merge_state, table.attrs] for table in found]
+    if call.options.json:
+        columns.append("dest_table")
+        rows = [[*row, table.dest_table] for row, table in zip(rows, found, strict=True)]
+    print_table("Tables on node", columns, rows, as_json=call.options.json)
+
+
+def seqs(call: Call, settings: LondisteSettings) -> None:
+    """seqs"""
+    with Session(settings) as session:
+        found = show.seqs(session)
+    print_table(
+        "Sequences on node",
+        ("seq_name", "local", "last_value"),
+        [(seq.seq_name, seq.local, seq.last_value) for seq in found],
+        as_json=call.options.json,
+    )
+
+
+def missing(call: Call, settings: LondisteSettings) -> None:
+    """missing"""
+    with Session(settings) as session:
+        found = show.missing(session)
+    print_table(
+        "Missing objects on node", ("obj_kind", "obj_name"), found, as_json=call.options.json
+    )
+
+
+def show_handlers(call: Call, settings: LondisteSettings) -> None:
+    """show-handlers"""
+    if not call.args:
+        for handler in handlers.HANDLERS:
+            print(f"{handler.name} - {handler.summary}")
+        return
+    for name in call.args:
+        handler = handlers.find_handler(name)
+        print(f"{handler.name} - {handler.summary}\n\nArguments:")
+        for key, words in handler.args.items():
+            print(f"  {key:<20}{words}")

@@ -1,0 +1,161 @@
+"""Entry points `londiste3` and `vedur`, which are the same program under two names.
+
+The only place where an exception becomes an exit code: one line on stderr, in the log's format
+once logging is set up, and the traceback with -v only.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from vedur import __version__
+from vedur.cli.commands import COMMANDS
+from vedur.cli.grammar import Call, Grammar
+from vedur.errors import ConfigError, UsageError, VedurError
+
+log = logging.getLogger("vedur.cli")
+
+_SUMMARY = (
+    "Replicates tables between PostgreSQL databases: a root, and nodes that follow it.\n"
+    "INI describes one node; begin with --ini."
+)
+_SIGNALS = {"reload": signal.SIGHUP, "stop": signal.SIGINT, "kill": signal.SIGTERM}
+
+
+def londiste3() -> None:
+    """The command `londiste3`."""
+    sys.exit(main("londiste3", sys.argv[1:]))
+
+
+def vedur() -> None:
+    """The command `vedur`: `londiste3`, and `ticker` and `demo` besides."""
+    argv = sys.argv[1:]
+    if argv and argv[0] == "ticker":
+        from vedur.cli import pgqd
+
+        sys.argv = ["pgqd", *argv[1:]]
+        sys.exit(pgqd.main())
+    if argv and argv[0] == "demo":
+        from vedur.demo.__main__ import main as demo
+
+        sys.exit(demo(argv[1:]))
+    sys.exit(main("vedur", argv))
+
+
+def main(program: str, argv: Sequence[str]) -> int:
+    """Run one command line; returns the exit code."""
+    grammar = Grammar(program, _SUMMARY, COMMANDS)
+    try:
+        call = grammar.parse(argv)
+        if call.options.help:
+            sys.stdout.write(grammar.help(call.command))
+            return 0
+        if call.options.version:
+            print(f"{program}, Vedur version {__version__}")
+            return 0
+        if call.options.show_ini:
+            return _show_ini(call)
+        return _with_ini(call)
+    except BrokenPipeError:
+        # the reader of our output has gone (`| head`): not an error, and nobody to tell
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except VedurError as error:
+        print(error.message, file=sys.stderr)
+        return error.exit_code
+
+
+def _show_ini(call: Call) -> int:
+    from vedur.config import LondisteSettings, sample_ini
+
+    sys.stdout.write(sample_ini(LondisteSettings, "londiste3", call.overrides))
+    return 0
+
+
+def _with_ini(call: Call) -> int:
+    from vedur.config import load_londiste
+
+    if call.ini is None:
+        raise UsageError("need config file, use --help for help.")
+    settings = load_londiste(call.ini, call.overrides, service=call.program)
+    for name, number in _SIGNALS.items():
+        if getattr(call.options, name):
+            return _send(settings.pidfile, number)
+    command = call.command
+    if call.unknown is not None:
+        raise UsageError(f"Unknown command '{call.unknown}', use --help for help")
+    if command is None:
+        raise UsageError("need command")
+    _check_count(call)
+    with ExitStack() as stack:
+        try:
+            _start_logging(call, settings)
+            if command.side and (path := settings.pidfile_for(command.side)):
+                from vedur.daemon import PidFile
+
+                stack.enter_context(PidFile(path))
+            return command.load()(call, settings) or 0
+        except VedurError as error:
+            return _report(call, error)
+
+
+def _report(call: Call, error: VedurError) -> int:
+    log.error("%s", error.message, exc_info=call.options.verbose > 0)
+    for key in ("detail", "hint"):
+        if error.values.get(key):
+            log.error("%s: %s", key.upper(), error.values[key])
+    return error.exit_code
+
+
+def _check_count(call: Call) -> None:
+    command = call.command
+    assert command is not None
+    count = len(call.args)
+    if count < command.least:
+        raise UsageError(f"{command.name} needs {command.arguments}, use --help for help")
+    if command.most is not None and count > command.most:
+        extra = " ".join(call.args[command.most :])
+        raise UsageError(f'{command.name}: unexpected argument "{extra}", use --help for help')
+    if call.options.daemon and command.name != "worker":
+        raise UsageError(f"{command.name} does not run in the background: leave out -d")
+
+
+def _send(pidfile: str, number: signal.Signals) -> int:
+    from vedur.daemon import Sent, signal_pidfile
+
+    sent = signal_pidfile(pidfile, number)
+    if sent is not Sent.OK:
+        print(sent.value, file=sys.stderr)
+    return 0
+
+
+def _start_logging(call: Call, settings: object) -> None:
+    from vedur.config import LondisteSettings
+    from vedur.log import LogOptions, setup_logging
+
+    assert isinstance(settings, LondisteSettings)
+    options = call.options
+    try:
+        setup_logging(
+            LogOptions(
+                logfile=settings.logfile,
+                verbosity=-1 if options.quiet else options.verbose,
+                log_format=settings.log_format,
+                log_size=settings.log_size,
+                log_count=settings.log_count,
+                use_skylog=settings.use_skylog,
+                skylog_locations=settings.skylog_locations,
+            )
+        )
+    except OSError as error:
+        raise ConfigError(
+            f'cannot write log file "{settings.logfile}": {error.strerror}'
+        ) from error
+    for warning in settings.warnings:
+        log.warning("%s", warning)

@@ -1,0 +1,73 @@
+"""Commands that change which tables and sequences a node has."""
+
+from __future__ import annotations
+
+from vedur.cli.grammar import Call
+from vedur.config import LondisteSettings
+from vedur.ops import add_table as ops_add_table
+from vedur.ops import remove_table as ops_remove_table
+from vedur.ops import resync as ops_resync
+from vedur.ops import sequences as ops_sequences
+from vedur.ops.session import Session
+
+
+def add_table(call: Call, settings: LondisteSettings) -> None:
+    """add-table"""
+    given = call.options
+    wish = ops_add_table.AddTable(
+        tables=call.args,
+        all=given.all,
+        dest_table=given.dest_table,
+        copy_condition=given.copy_condition,
+        create=given.create,
+        create_full=given.create_full,
+        expect_sync=given.expect_sync,
+        skip_truncate=given.skip_truncate,
+        no_triggers=given.no_triggers,
+        trigger_flags=given.trigger_flags,
+        trigger_args=given.trigger_arg,
+        handler=given.handler,
+        handler_args=given.handler_arg,
+        max_parallel_copy=given.max_parallel_copy,
+        copy_node=given.copy_node,
+        find_copy_node=given.find_copy_node,
+        merge_all=given.merge_all,
+        no_merge=given.no_merge,
+        skip_non_existing=given.skip_non_existing,
+        wait_sync=given.wait_sync,
+        force=given.force,
+    )
+    with Session(settings) as session:
+        ops_add_table.add_table(session, wish)
+
+
+def remove_table(call: Call, settings: LondisteSettings) -> None:
+    """remove-table"""
+    with Session(settings) as session:
+        ops_remove_table.remove_table(session, call.args, everything=call.options.all)
+
+
+def add_seq(call: Call, settings: LondisteSettings) -> None:
+    """add-seq"""
+    given = call.options
+    with Session(settings) as session:
+        ops_sequences.add_seq(
+            session,
+            call.args,
+            everything=given.all,
+            create=given.create or given.create_full,
+            skip_non_existing=given.skip_non_existing,
+        )
+
+
+def remove_seq(call: Call, settings: LondisteSettings) -> None:
+    """remove-seq"""
+    with Session(settings) as session:
+        ops_sequences.remove_seq(session, call.args, everything=call.options.all)
+
+
+def resync(call: Call, settings: LondisteSettings) -> None:
+    """resync"""
+    copy_node = "?" if call.options.find_copy_node else call.options.copy_node
+    with Session(settings) as session:
+        ops_resync.resync(session, call.args, everything=call.options.all, copy_node=copy_node)
