@@ -189,6 +189,39 @@ def test_it_survives_an_outage(
     assert "Traceback" not in ticker.log.read_text()
 
 
+def test_it_stops_while_the_server_does_not_answer(
+    ticker: Ticker, queue_db: Database, oldest: TestServer, make_proxy
+) -> None:
+    proxy = make_proxy(oldest.port)
+    ticker.write(base_connstr=f"host=127.0.0.1 port={proxy.port} user=postgres")
+    assert ticker.run("-d").returncode == 0
+    assert ticks_on(queue_db)
+    pid = ticker.pid
+    proxy.stall()
+    assert ticker.logged("LOG {ticks: 0, "), "a ticker run hangs"
+    assert ticker.run("-s").stderr == "SIGINT sent\n"
+    assert until(lambda: not is_running(pid), 10)
+    assert not ticker.pidfile.exists()
+
+
+def test_reload_changes_the_databases(
+    ticker: Ticker, queue_db: Database, oldest: TestServer, make_db_on
+) -> None:
+    other: Database = make_db_on(oldest, autocommit=True)
+    other.call("pgq.create_queue", "q")
+    other.call("pgq.set_queue_config", "q", "ticker_max_lag", "0")
+    assert ticker.run("-d").returncode == 0
+    old = ticker.keys["database_list"]
+    new = str(other.value("select current_database()"))
+    ticker.write(database_list=new)
+    assert ticker.run("-r").returncode == 0
+    assert ticker.logged(f"LOG Unregister database: [{old}]")
+    assert ticker.logged(f"LOG [{new}]: pgq version ok: ")
+    assert ticks_on(other)
+    ticker.run("-s")
+    assert until(lambda: not ticker.pidfile.exists())
+
+
 @pytest.mark.parametrize("background", [True, False])
 @pytest.mark.parametrize(
     ("keys", "code", "message"),
