@@ -44,7 +44,11 @@ def make_pair(
     copied; on the target it holds too when other tables share the target (`shared`). `where`
     narrows both sides. `columns` is the table's column list, if it has one."""
     source_name, target_name = parse_name(name), parse_name(dest)
-    matched = _match(source_db, target_db, source_name, target_name, columns)
+    with source_db.transaction(), target_db.transaction():
+        # Names of types are used in tasks, where no schema is searched but the server's own.
+        for db in (source_db, target_db):
+            db.execute(query("compare", "no_search_path"))
+        matched = _match(source_db, target_db, source_name, target_name, columns)
     key = matched.key_columns()
     source = _side(
         source_db, source_name, condition, where, tuple(c.source_sql for c in matched.columns)

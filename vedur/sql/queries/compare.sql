@@ -367,3 +367,20 @@ select action, pg_catalog.count(*) as n
 from vedur.repair_log
 where queue_name = %s and table_name = %s and tick_id = %s
 group by action
+
+-- name: begin_export
+-- The transaction that will be read from; no snapshot is taken yet.
+begin isolation level repeatable read read only
+
+-- name: wake
+-- A hold is gone: a worker that listens for ticks of its provider need not sleep on.
+select pg_catalog.pg_notify('pgq_tick', %s || ':' || %s)
+
+-- name: set_timeouts
+-- Nothing may wait for ever while the ticker stands still; 0 is no limit.
+select pg_catalog.set_config('lock_timeout', %s, false),
+    pg_catalog.set_config('statement_timeout', %s, false)
+
+-- name: no_search_path
+-- Names of types come out qualified.
+set local search_path = pg_catalog, pg_temp
