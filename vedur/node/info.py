@@ -120,7 +120,8 @@ def _answered(rows: list[Row]) -> Row | None:
     row = rows[0] if rows else None
     if row is None or row.ret_code == 404:
         return None
-    report(Answer(row.ret_code, row.ret_note, row))
+    if row.ret_code >= 400:
+        report(Answer(row.ret_code, row.ret_note, row))
     return row
 
 

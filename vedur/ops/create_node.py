@@ -17,7 +17,6 @@ from vedur.db import Database
 from vedur.db.conninfo import has_host
 from vedur.db.install import install
 from vedur.errors import StateError, UsageError
-from vedur.node.command import literal
 from vedur.node.info import Location, NodeInfo, NodeType, get_node_info, get_queue_locations
 from vedur.node.setup import create_node as create
 from vedur.node.setup import register_location, register_subscriber, set_node_attrs
@@ -105,12 +104,9 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
     assert node.provider is not None
     queue = session.queue
     worker = session.settings.consumer_name
-    root, root_info = session.root(node.provider)
+    root, _ = session.root(node.provider)
     members = _members(root, session, node)
     provider = session.remote(node.provider, "provider_db")
-    log.debug(
-        "exec_query: select node_type, node_name from pgq_node.get_node_info(%s)", literal(queue)
-    )
     provider_info = _provider_info(provider, queue)
     register_location(root, queue, node.name, node.location)
     with provider.transaction():
@@ -139,7 +135,6 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
             if node.kind is NodeType.BRANCH:
                 sync_tables(session.settings, db, provider)
                 sync_sequences(session.settings, db, provider)
-    log.debug("root is %s", root_info.node_name)
 
 
 def _members(root: Database, session: Session, node: NewNode) -> list[Location]:

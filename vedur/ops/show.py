@@ -11,8 +11,10 @@ from vedur.catalog.tables import TableInfo, get_table_list, local_show_missing
 from vedur.db import Database
 from vedur.errors import DatabaseError
 from vedur.log import mask_connstr
+from vedur.names import parse_name
 from vedur.node.info import Location, NodeInfo, get_subscriber_info
 from vedur.ops.session import Session, remote_connstr
+from vedur.sql import SCHEMAS
 from vedur.status.snapshot import NodeStatus, SetStatus, read_node, read_set, tick_ages
 
 
@@ -100,7 +102,11 @@ def seqs(session: Session) -> list[SequenceInfo]:
 def missing(session: Session) -> list[tuple[str, str]]:
     """What could be replicated here and is not."""
     session.require_node()
-    # upstream's function also lists sequences that are registered
+    # upstream's function also lists registered sequences, and what only we have
     known = {seq.seq_name for seq in get_seq_list(session.db, session.queue) if seq.local}
     rows = local_show_missing(session.db, session.queue)
-    return [(kind, name) for kind, name in rows if kind != "S" or name not in known]
+    return [
+        (kind, name)
+        for kind, name in rows
+        if not (kind == "S" and name in known) and parse_name(name).schema not in SCHEMAS
+    ]
