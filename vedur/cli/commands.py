@@ -367,6 +367,7 @@ COMMANDS: tuple[Command, ...] = (
         options=(
             option("--force", help="compare although tables are not in sync"),
             option("--count-only", help="count rows, do not hash them"),
+            option("--rows", help="name the rows that differ"),
             _JSON,
         ),
         examples=(("dst.ini compare", "all tables"), ("dst.ini compare shop.orders", "one")),

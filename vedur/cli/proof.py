@@ -25,12 +25,14 @@ def execute(call: Call, settings: LondisteSettings) -> None:
 def compare(call: Call, settings: LondisteSettings) -> int:
     """compare"""
     given = call.options
-    options = ops_compare.CompareOptions(call.args, given.force, given.count_only)
+    options = ops_compare.CompareOptions(
+        tables=call.args, force=given.force, count_only=given.count_only, rows=given.rows
+    )
     with Session(settings) as session:
         found = ops_compare.compare(session, options)
     if given.json:
-        print_json([asdict(item) | {"equal": item.equal} for item in found])
-    return min(_MAX_EXIT, sum(not item.equal for item in found))
+        print_json([item.as_json() for item in found.tables])
+    return min(_MAX_EXIT, found.bad)
 
 
 def check(call: Call, settings: LondisteSettings) -> int:
