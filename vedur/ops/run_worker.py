@@ -19,6 +19,8 @@ from vedur.errors import VedurError
 from vedur.log import LogOptions, setup_logging
 from vedur.node import WorkerState
 from vedur.worker.batch import BatchRunner
+from vedur.worker.copying import Copying
+from vedur.worker.copying_context import CopySetup
 from vedur.worker.loop import Worker
 from vedur.worker.system import Registers
 
@@ -108,6 +110,7 @@ class WorkerProcess:
         settings = self._worker.settings if self._worker else self.settings
         parallel = parallelism(spark)
         applier = self._make_applier(spark, provider, parallel)
+        self._allow_copies(spark)
         return BatchRunner(
             applier,
             settings.queue_name,
@@ -134,6 +137,33 @@ class WorkerProcess:
             self.settings.db,
             # Processes that wait for work may not hold more connections than the cap allows.
             keep_links=parallel <= self.settings.max_connections_per_node,
+        )
+
+    def _allow_copies(self, spark: SparkSession) -> None:
+        """First copies share the session; called again after a reload of the settings."""
+        from vedur.pipeline.copy import SparkLoader
+        from vedur.pipeline.replay import SparkReplay
+
+        worker = self._worker
+        if worker is None:
+            return
+        settings = worker.settings
+        setup = CopySetup(
+            settings.queue_name,
+            settings.job_name,
+            settings.db,
+            parallel_copies=settings.parallel_copies,
+            retry_sleep=settings.exception_sleep,
+            lock_timeout=settings.lock_timeout,
+            max_batch_events=settings.max_batch_events,
+        )
+        loader = SparkLoader(spark, settings.max_connections_per_node)
+        if isinstance(worker.copies, Copying):
+            worker.copies.reconfigure(setup, loader)
+            return
+        target = settings.db
+        worker.copies = Copying(
+            setup, loader, lambda name, provider: SparkReplay(spark, name, provider, target)
         )
 
     def _start_spark(self, state: WorkerState) -> SparkSession:

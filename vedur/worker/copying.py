@@ -19,10 +19,11 @@ from vedur.catalog.tables import local_set_table_state
 from vedur.clock import SYSTEM, Clock
 from vedur.db import Database
 from vedur.errors import VedurError
+from vedur.sql import query
 from vedur.worker.copying_catch_up import CatchUp
 from vedur.worker.copying_context import CopySetup, GivenUp, Loader, MakeApplier, TableJob
 from vedur.worker.copying_settle import Settler
-from vedur.worker.copying_table import GroupCopy
+from vedur.worker.copying_table import GroupCopy, clean_up
 from vedur.worker.states import MergeState, State, meeting, must_wait
 
 log = logging.getLogger(__name__)
@@ -56,6 +57,10 @@ class Copying:
         self._stopping = threading.Event()
         self._settler = Settler(setup, clock)
 
+    def reconfigure(self, setup: CopySetup, loader: Loader) -> None:
+        """New settings for copies that start from now on."""
+        self.setup, self.loader = setup, loader
+
     # -- the worker's side ----------------------------------------------------------------------
 
     def advance(
@@ -68,7 +73,7 @@ class Copying:
         self._moved.clear()
         wait = self._answer(target, local, position)
         with self._lock:
-            self._give_up_removed(local)
+            self._give_up_removed(target, local)
             self._take_up(local, provider)
         self._settler.settle(provider, local, position)
         if wait:
@@ -79,9 +84,16 @@ class Copying:
         """End all copies where they are; they are taken up again by the next run."""
         self._stopping.set()
         with self._lock:
-            for job in self._jobs.values():
-                job.cancel()
-            threads = list(self._threads)
+            jobs, threads = list(self._jobs.values()), list(self._threads)
+        for job in jobs:
+            job.cancel()
+        try:
+            if jobs:
+                with self.setup.connect() as target:
+                    for job in jobs:
+                        self._take_slices(target, job)
+        except VedurError as error:
+            log.debug("cannot take slices back: %s", error)
         for thread in threads:
             thread.join(timeout=30)
         self._settler.stop()
@@ -117,12 +129,17 @@ class Copying:
         if job is not None:
             job.nudge.set()
 
-    def _give_up_removed(self, tables: Sequence[TableInfo]) -> None:
+    def _take_slices(self, target: Database, job: TableJob) -> None:
+        """Leave the tasks of a copy nothing more to claim, so that its job ends soon."""
+        target.execute(query("copy", "take_slices"), [self.setup.queue, job.name])
+
+    def _give_up_removed(self, target: Database, tables: Sequence[TableInfo]) -> None:
         here = {t.table_name for t in tables}
         for name, job in self._jobs.items():
             if name not in here and not job.cancelled:
                 log.info("%s: removed, its copy is given up", name)
                 job.cancel()
+                self._take_slices(target, job)
 
     def _take_up(self, tables: Sequence[TableInfo], provider: str) -> None:
         now = self.clock.monotonic()
@@ -188,7 +205,7 @@ class Copying:
         try:
             group.load(job)
         except GivenUp:
-            group.clean_up(job)
+            self._clean_up(job)
             self._release(job)
             return
         except VedurError as error:
@@ -219,12 +236,18 @@ class Copying:
         self._moved.set()
         self._wake()
 
+    def _clean_up(self, job: TableJob) -> None:
+        """A removed table leaves nothing behind; one that the next run takes up keeps its all."""
+        if not self._stopping.is_set():
+            clean_up(self.setup, job)
+
     def _release(self, job: TableJob) -> None:
         with self._lock:
             self._jobs.pop(job.name, None)
 
     def _failed(self, job: TableJob, error: VedurError) -> None:
         if job.cancelled:
+            self._clean_up(job)
             self._release(job)
             return
         log.error("%s: copy failed, next try in %g s: %s", job.name, self.setup.retry_sleep, error)

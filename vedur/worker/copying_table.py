@@ -242,14 +242,15 @@ class GroupCopy:
             db.execute(query("copy", "more_memory"), {"memory": self.setup.maintenance_work_mem})
             build_part(db, part)
 
-    def clean_up(self, job: TableJob) -> None:
-        """Leave nothing behind of a copy that nobody wants."""
-        try:
-            with self.setup.connect() as target:
-                target.execute(query("copy", "forget_slices"), [self.setup.queue, job.name])
-            forget_consumer(self.setup, self.provider, job)
-        except VedurError as error:
-            log.warning("%s: cannot clean up after the copy: %s", job.name, error)
+
+def clean_up(setup: CopySetup, job: TableJob) -> None:
+    """Leave nothing behind of a copy that nobody wants."""
+    try:
+        with setup.connect() as target:
+            target.execute(query("copy", "forget_slices"), [setup.queue, job.name])
+        forget_consumer(setup, job.provider, job)
+    except VedurError as error:
+        log.warning("%s: cannot clean up after the copy: %s", job.name, error)
 
 
 def forget_consumer(setup: CopySetup, provider: str, job: TableJob) -> None:

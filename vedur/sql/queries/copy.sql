@@ -256,3 +256,14 @@ select londiste.restore_table_fkey(%s, %s, true)
 -- name: call_worker
 -- What a ticker says after a tick.
 select pg_catalog.pg_notify('pgq_tick', %s)
+
+-- name: take_slices
+-- Slices that nobody has begun go; the copy of the table ends without them.
+delete from vedur.copy_slice
+where ctid = any (array(
+    select ctid
+    from vedur.copy_slice
+    where queue_name = %s
+      and table_name = %s
+      and done_at is null
+    for update skip locked))
