@@ -8,6 +8,17 @@ create or replace function londiste.create_partition(
 returns integer
 language plpgsql
 as $$
+-- ----------------------------------------------------------------------
+-- Create the partition of a table that a moment belongs to, unless it is there.
+--
+-- Parameters: i_table - parent; i_part - partition; i_pkeys - key columns, comma separated,
+--             used when the parent has no primary key; i_part_field - column that decides,
+--             NULL for no check; i_part_time - a moment inside; i_part_period - hour, day,
+--             week, month, year.
+-- Returns: 1 created, 0 there already.
+-- Writes: the partition, with the parent's columns, defaults, indexes, constraints, grants.
+-- Raises: undefined_table for no parent; invalid_parameter_value for an unknown period.
+-- ----------------------------------------------------------------------
 declare
     _parent text := londiste.make_fqname(i_table);
     _part text := londiste.make_fqname(i_part);
@@ -17,19 +28,10 @@ declare
     _to text;
     _grant record;
 begin
-    -- Create the partition of a table that a moment belongs to, unless it is there.
-    --
-    -- Parameters: i_table - parent; i_part - partition; i_pkeys - key columns, comma separated,
-    --             used when the parent has no primary key; i_part_field - column that decides,
-    --             NULL for no check; i_part_time - a moment inside; i_part_period - hour, day,
-    --             week, month, year.
-    -- Returns: 1 created, 0 there already.
-    -- Writes: the partition, with the parent's columns, defaults, indexes, constraints, grants.
-    -- Raises: undefined_table for no parent; invalid_parameter_value for an unknown period.
-
     if londiste.find_table_oid(_part) is not null then
         return 0;
     end if;
+    perform _parent_rel::regclass;
     -- One creator at a time; readers and writers of the parent go on.
     perform pg_advisory_xact_lock(hashtext('londiste.create_partition'), hashtext(_parent));
     if londiste.find_table_oid(_part) is not null then

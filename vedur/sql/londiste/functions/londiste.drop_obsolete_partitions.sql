@@ -5,16 +5,17 @@ create or replace function londiste.drop_obsolete_partitions(
 returns setof text
 language plpgsql
 as $$
+-- ----------------------------------------------------------------------
+-- Drop partitions that are older than the time to keep.
+--
+-- Parameters: i_parent_table - parent; the rest as for londiste.is_obsolete_partition.
+-- Returns: quoted names of the dropped partitions.
+-- Writes: the partitions.
+-- Raises: "not supported i_partition_period"; errors of DROP TABLE.
+-- ----------------------------------------------------------------------
 declare
     _part text;
 begin
-    -- Drop partitions that are older than the time to keep.
-    --
-    -- Parameters: i_parent_table - parent; the rest as for londiste.is_obsolete_partition.
-    -- Returns: quoted names of the dropped partitions.
-    -- Writes: the partitions.
-    -- Raises: "not supported i_partition_period"; errors of DROP TABLE.
-
     for _part in
         select l.name
         from londiste.list_obsolete_partitions(

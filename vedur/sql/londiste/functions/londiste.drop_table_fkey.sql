@@ -3,17 +3,18 @@ returns integer
 language plpgsql
 strict
 as $$
+-- ----------------------------------------------------------------------
+-- Put a foreign key aside: its statement is stored before it is dropped.
+--
+-- Parameters: i_from_table - table that has the key, schema.table, not quoted;
+--             i_fkey_name - constraint.
+-- Returns: 1 dropped, 0 there is no such key.
+-- Writes: londiste.pending_fkeys, the constraint.
+-- Raises: errors of ALTER TABLE.
+-- ----------------------------------------------------------------------
 declare
     _key londiste.pending_fkeys;
 begin
-    -- Put a foreign key aside: its statement is stored before it is dropped.
-    --
-    -- Parameters: i_from_table - table that has the key, schema.table, not quoted;
-    --             i_fkey_name - constraint.
-    -- Returns: 1 dropped, 0 there is no such key.
-    -- Writes: londiste.pending_fkeys, the constraint.
-    -- Raises: errors of ALTER TABLE.
-
     select f.*
     into _key
     from londiste.find_table_fkeys(i_from_table) f

@@ -6,18 +6,19 @@ create or replace function londiste.execute_finish(
 language plpgsql
 strict
 as $$
+-- ----------------------------------------------------------------------
+-- End a script in the transaction that began it; the root passes it on here, so that it gets
+-- its place in the stream.
+--
+-- Parameters: i_queue_name - cascaded queue; i_file_name - name of the script.
+-- Returns: 200 done; 404 it was not begun.
+-- Writes: on root event EXECUTE.
+-- Raises: "queue does not exist".
+-- ----------------------------------------------------------------------
 declare
     _root boolean := pgq_node.is_root_node(i_queue_name);
     _script record;
 begin
-    -- End a script in the transaction that began it; the root passes it on here, so that it gets
-    -- its place in the stream.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_file_name - name of the script.
-    -- Returns: 200 done; 404 it was not begun.
-    -- Writes: on root event EXECUTE.
-    -- Raises: "queue does not exist".
-
     select e.execute_sql, e.execute_attrs
     into _script
     from londiste.applied_execute e

@@ -8,24 +8,25 @@ create or replace function londiste.execute_start(
     out ret_note text)
 language plpgsql
 as $$
+-- ----------------------------------------------------------------------
+-- Begin a script that runs at the same place of the stream on every node.
+--
+-- A script is known by its name and its text. The same text under the same name is not run
+-- again. Other text under a used name is refused on the root, where the operator can give it
+-- a new name; on other nodes it runs, because the root has run it.
+--
+-- Parameters: i_queue_name - cascaded queue; i_file_name - name of the script; i_sql - its
+--             text; i_expect_root - caller wants to start it, not to replay it; i_attrs -
+--             where it applies, urlencoded, or NULL.
+-- Returns: 200 run it now; 201 it ran before, skip it; 401 not root; 409 the name was used
+--          for other text.
+-- Writes: londiste.applied_execute; its row is the lock against a second run.
+-- Raises: "queue does not exist".
+-- ----------------------------------------------------------------------
 declare
     _root boolean := pgq_node.is_root_node(i_queue_name);
     _old_sql text;
 begin
-    -- Begin a script that runs at the same place of the stream on every node.
-    --
-    -- A script is known by its name and its text. The same text under the same name is not run
-    -- again. Other text under a used name is refused on the root, where the operator can give it
-    -- a new name; on other nodes it runs, because the root has run it.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_file_name - name of the script; i_sql - its
-    --             text; i_expect_root - caller wants to start it, not to replay it; i_attrs -
-    --             where it applies, urlencoded, or NULL.
-    -- Returns: 200 run it now; 201 it ran before, skip it; 401 not root; 409 the name was used
-    --          for other text.
-    -- Writes: londiste.applied_execute; its row is the lock against a second run.
-    -- Raises: "queue does not exist".
-
     if i_expect_root and not _root then
         ret_code := 401;
         ret_note := 'Node is not root node: ' || i_queue_name;
@@ -76,11 +77,12 @@ create or replace function londiste.execute_start(
     out ret_note text)
 language plpgsql
 as $$
+-- ----------------------------------------------------------------------
+-- Begin a script that applies everywhere.
+--
+-- Parameters, returns, writes, raises: as with i_attrs.
+-- ----------------------------------------------------------------------
 begin
-    -- Begin a script that applies everywhere.
-    --
-    -- Parameters, returns, writes, raises: as with i_attrs.
-
     select r.ret_code, r.ret_note
     into ret_code, ret_note
     from londiste.execute_start(i_queue_name, i_file_name, i_sql, i_expect_root, null) r;

@@ -4,16 +4,17 @@ language plpgsql
 stable
 strict
 as $$
+-- ----------------------------------------------------------------------
+-- Say of each column whether it is part of the primary key.
+--
+-- Parameters: tbl - table name, not quoted.
+-- Returns: one letter per column in order, k for key and v for value; empty for no table.
+-- Writes: nothing.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 declare
     _types text;
 begin
-    -- Say of each column whether it is part of the primary key.
-    --
-    -- Parameters: tbl - table name, not quoted.
-    -- Returns: one letter per column in order, k for key and v for value; empty for no table.
-    -- Writes: nothing.
-    -- Raises: nothing.
-
     select string_agg(
         case when a.attnum = any (k.conkey) then 'k' else 'v' end, '' order by a.attnum)
     into _types

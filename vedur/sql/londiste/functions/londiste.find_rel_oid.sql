@@ -4,17 +4,18 @@ language plpgsql
 stable
 strict
 as $$
+-- ----------------------------------------------------------------------
+-- Find a relation by name and kind.
+--
+-- Parameters: i_fqname - name, not quoted; i_kind - relkind; r also finds partitioned tables.
+-- Returns: oid, NULL when there is none.
+-- Writes: nothing.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 declare
     _part record;
     _oid oid;
 begin
-    -- Find a relation by name and kind.
-    --
-    -- Parameters: i_fqname - name, not quoted; i_kind - relkind; r also finds partitioned tables.
-    -- Returns: oid, NULL when there is none.
-    -- Writes: nothing.
-    -- Raises: nothing.
-
     select * into _part
     from londiste.split_fqname(i_fqname);
 

@@ -4,14 +4,15 @@ language plpgsql
 stable
 strict
 as $$
+-- ----------------------------------------------------------------------
+-- Find a sequence.
+--
+-- Parameters: seq - name, not quoted.
+-- Returns: oid, NULL when there is none.
+-- Writes: nothing.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 begin
-    -- Find a sequence.
-    --
-    -- Parameters: seq - name, not quoted.
-    -- Returns: oid, NULL when there is none.
-    -- Writes: nothing.
-    -- Raises: nothing.
-
     return londiste.find_rel_oid(seq, 'S');
 end;
 $$;

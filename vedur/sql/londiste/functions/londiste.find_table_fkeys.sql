@@ -7,17 +7,18 @@ strict
 -- the statement means the same in any session.
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- List foreign keys from and to a table, replicated or not.
+--
+-- Parameters: i_table_name - table, not quoted.
+-- Returns: one row per key with the statement that creates it; no rows for no table. Parts of
+--          a key of a partitioned table are not listed.
+-- Writes: nothing.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 declare
     _oid oid := londiste.find_table_oid(i_table_name);
 begin
-    -- List foreign keys from and to a table, replicated or not.
-    --
-    -- Parameters: i_table_name - table, not quoted.
-    -- Returns: one row per key with the statement that creates it; no rows for no table. Parts of
-    --          a key of a partitioned table are not listed.
-    -- Writes: nothing.
-    -- Raises: nothing.
-
     return query
         select fn.nspname || '.' || f.relname,
             tn.nspname || '.' || t.relname,

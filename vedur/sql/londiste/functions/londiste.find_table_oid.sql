@@ -4,14 +4,15 @@ language plpgsql
 stable
 strict
 as $$
+-- ----------------------------------------------------------------------
+-- Find a table, plain or partitioned.
+--
+-- Parameters: tbl - name, not quoted.
+-- Returns: oid, NULL when there is none.
+-- Writes: nothing.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 begin
-    -- Find a table, plain or partitioned.
-    --
-    -- Parameters: tbl - name, not quoted.
-    -- Returns: oid, NULL when there is none.
-    -- Writes: nothing.
-    -- Raises: nothing.
-
     return londiste.find_rel_oid(tbl, 'r');
 end;
 $$;

@@ -14,15 +14,16 @@ language plpgsql
 stable
 strict
 as $$
+-- ----------------------------------------------------------------------
+-- List the tables of a set as this node sees them.
+--
+-- Parameters: i_queue_name - cascaded queue.
+-- Returns: one row per table in the order they were added; no rows for an unknown queue.
+--          copy_role and copy_pos: see londiste._coordinate_copy.
+-- Writes: nothing.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 begin
-    -- List the tables of a set as this node sees them.
-    --
-    -- Parameters: i_queue_name - cascaded queue.
-    -- Returns: one row per table in the order they were added; no rows for an unknown queue.
-    --          copy_role and copy_pos: see londiste._coordinate_copy.
-    -- Writes: nothing.
-    -- Raises: nothing.
-
     return query
         select t.table_name, t.local, t.merge_state, t.custom_snapshot, t.table_attrs,
             t.dropped_ddl, c.copy_role, c.copy_pos, t.dest_table

@@ -4,14 +4,15 @@ language plpgsql
 stable
 strict
 as $$
+-- ----------------------------------------------------------------------
+-- List foreign keys from and to a table that are put aside.
+--
+-- Parameters: i_table_name - schema.table, not quoted.
+-- Returns: rows of londiste.pending_fkeys, perhaps none.
+-- Writes: nothing.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 begin
-    -- List foreign keys from and to a table that are put aside.
-    --
-    -- Parameters: i_table_name - schema.table, not quoted.
-    -- Returns: rows of londiste.pending_fkeys, perhaps none.
-    -- Writes: nothing.
-    -- Raises: nothing.
-
     return query
         select p.*
         from londiste.pending_fkeys p

@@ -4,18 +4,19 @@ language plpgsql
 stable
 strict
 as $$
+-- ----------------------------------------------------------------------
+-- List foreign keys that this queue's worker can bring back now.
+--
+-- Both tables must be in sync in every queue that writes them on this node; a table that is
+-- not replicated is always in sync, so keys from and to such tables come back as well.
+-- Of several queues one does the work: leaf before others, then the first by name.
+--
+-- Parameters: i_queue_name - cascaded queue.
+-- Returns: rows of londiste.pending_fkeys, perhaps none.
+-- Writes: nothing.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 begin
-    -- List foreign keys that this queue's worker can bring back now.
-    --
-    -- Both tables must be in sync in every queue that writes them on this node; a table that is
-    -- not replicated is always in sync, so keys from and to such tables come back as well.
-    -- Of several queues one does the work: leaf before others, then the first by name.
-    --
-    -- Parameters: i_queue_name - cascaded queue.
-    -- Returns: rows of londiste.pending_fkeys, perhaps none.
-    -- Writes: nothing.
-    -- Raises: nothing.
-
     return query
         select p.*
         from londiste.pending_fkeys p,

@@ -6,17 +6,18 @@ create or replace function londiste.global_add_table(
 language plpgsql
 strict
 as $$
+-- ----------------------------------------------------------------------
+-- Note that the set has a table; nothing is copied.
+--
+-- Parameters: i_queue_name - cascaded queue; i_table_name - table.
+-- Returns: 200 noted, or known already; 400 no such queue.
+-- Writes: londiste.table_info, also for the combined queue of a part.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 declare
     _name text := londiste.make_fqname(i_table_name);
     _combined text;
 begin
-    -- Note that the set has a table; nothing is copied.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_table_name - table.
-    -- Returns: 200 noted, or known already; 400 no such queue.
-    -- Writes: londiste.table_info, also for the combined queue of a part.
-    -- Raises: nothing.
-
     select n.combined_queue
     into _combined
     from pgq_node.node_info n

@@ -6,16 +6,17 @@ create or replace function londiste.global_remove_seq(
 language plpgsql
 strict
 as $$
+-- ----------------------------------------------------------------------
+-- Forget a sequence that left the set; on the root it leaves now, and all nodes are told.
+--
+-- Parameters: i_queue_name - cascaded queue; i_seq_name - sequence.
+-- Returns: 200 done; 400 not in the set.
+-- Writes: londiste.seq_info; on root event londiste.remove-seq.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 declare
     _name text := londiste.make_fqname(i_seq_name);
 begin
-    -- Forget a sequence that left the set; on the root it leaves now, and all nodes are told.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_seq_name - sequence.
-    -- Returns: 200 done; 400 not in the set.
-    -- Writes: londiste.seq_info; on root event londiste.remove-seq.
-    -- Raises: nothing.
-
     delete from londiste.seq_info s
     where s.queue_name = i_queue_name
         and s.seq_name = _name;

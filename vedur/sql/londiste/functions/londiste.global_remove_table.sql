@@ -6,17 +6,18 @@ create or replace function londiste.global_remove_table(
 language plpgsql
 strict
 as $$
+-- ----------------------------------------------------------------------
+-- Forget a table that left the set.
+--
+-- Parameters: i_queue_name - cascaded queue; i_table_name - table.
+-- Returns: 200 done; 400 not in the set.
+-- Writes: londiste.table_info, triggers of the table, indexes of an unfinished copy.
+-- Raises: "queue does not exist".
+-- ----------------------------------------------------------------------
 declare
     _name text := londiste.make_fqname(i_table_name);
     _local boolean;
 begin
-    -- Forget a table that left the set.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_table_name - table.
-    -- Returns: 200 done; 400 not in the set.
-    -- Writes: londiste.table_info, triggers of the table, indexes of an unfinished copy.
-    -- Raises: "queue does not exist".
-
     perform pgq_node.is_root_node(i_queue_name);
 
     select t.local

@@ -6,18 +6,19 @@ create or replace function londiste.global_update_seq(
     out ret_note text)
 language plpgsql
 as $$
+-- ----------------------------------------------------------------------
+-- Store the value that the root published for a sequence, and follow it if it is here.
+--
+-- Parameters: i_queue_name - cascaded queue; i_seq_name - sequence; i_value - published value.
+-- Returns: 200 done; 402 this is the root; 404 no such set.
+-- Writes: londiste.seq_info, the sequence (forwards only).
+-- Raises: errors of pgq.seq_setval when the local sequence is gone.
+-- ----------------------------------------------------------------------
 declare
     _name text := londiste.make_fqname(i_seq_name);
     _type text;
     _local boolean;
 begin
-    -- Store the value that the root published for a sequence, and follow it if it is here.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_seq_name - sequence; i_value - published value.
-    -- Returns: 200 done; 402 this is the root; 404 no such set.
-    -- Writes: londiste.seq_info, the sequence (forwards only).
-    -- Raises: errors of pgq.seq_setval when the local sequence is gone.
-
     select n.node_type
     into _type
     from pgq_node.node_info n

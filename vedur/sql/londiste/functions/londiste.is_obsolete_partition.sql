@@ -5,20 +5,21 @@ create or replace function londiste.is_obsolete_partition(
 returns boolean
 language plpgsql
 as $$
+-- ----------------------------------------------------------------------
+-- Tell by its name whether a partition is older than the time to keep.
+--
+-- Parameters: i_partition_table - name that ends in _YYYY, _YYYY_MM, _YYYY_MM_DD or
+--             _YYYY_MM_DD_HH24; i_retention_period - time to keep; i_partition_period - year,
+--             month, day or hour.
+-- Returns: true when its last moment is too old; NULL when the name does not fit the period.
+-- Writes: nothing.
+-- Raises: "not supported i_partition_period".
+-- ----------------------------------------------------------------------
 declare
     _pattern text;
     _format text;
     _stamp text;
 begin
-    -- Tell by its name whether a partition is older than the time to keep.
-    --
-    -- Parameters: i_partition_table - name that ends in _YYYY, _YYYY_MM, _YYYY_MM_DD or
-    --             _YYYY_MM_DD_HH24; i_retention_period - time to keep; i_partition_period - year,
-    --             month, day or hour.
-    -- Returns: true when its last moment is too old; NULL when the name does not fit the period.
-    -- Writes: nothing.
-    -- Raises: "not supported i_partition_period".
-
     if i_partition_period like '%hour' then
         _pattern := '_([0-9]{4}_[0-9]{2}_[0-9]{2}_[0-9]{2})$';
         _format := 'YYYY_MM_DD_HH24';

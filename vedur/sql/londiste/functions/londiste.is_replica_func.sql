@@ -4,14 +4,15 @@ language sql
 stable
 strict
 as $$
-    -- Tell whether a trigger function writes changes to a queue.
-    --
-    -- Parameters: func_oid - function.
-    -- Returns: true for the triggers of pgq and for generated capture; false otherwise, also
-    --          for no function; NULL for NULL.
-    -- Writes: nothing.
-    -- Raises: nothing.
-
+-- ----------------------------------------------------------------------
+-- Tell whether a trigger function writes changes to a queue.
+--
+-- Parameters: func_oid - function.
+-- Returns: true for the triggers of pgq and for generated capture; false otherwise, also
+--          for no function; NULL for NULL.
+-- Writes: nothing.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
     select count(*) > 0
     from pg_catalog.pg_proc f
         join pg_catalog.pg_namespace n on n.oid = f.pronamespace

@@ -5,16 +5,17 @@ create or replace function londiste.list_obsolete_partitions(
 returns setof text
 language plpgsql
 as $$
+-- ----------------------------------------------------------------------
+-- List partitions that are older than the time to keep.
+--
+-- Parameters: i_parent_table - parent; the rest as for londiste.is_obsolete_partition.
+-- Returns: quoted names, in order; none for no parent.
+-- Writes: nothing.
+-- Raises: "not supported i_partition_period".
+-- ----------------------------------------------------------------------
 declare
     _parent text := londiste.make_fqname(i_parent_table);
 begin
-    -- List partitions that are older than the time to keep.
-    --
-    -- Parameters: i_parent_table - parent; the rest as for londiste.is_obsolete_partition.
-    -- Returns: quoted names, in order; none for no parent.
-    -- Writes: nothing.
-    -- Raises: "not supported i_partition_period".
-
     perform londiste.is_obsolete_partition('', i_retention_period, i_partition_period);
     return query
         select quote_ident(n.nspname) || '.' || quote_ident(c.relname)

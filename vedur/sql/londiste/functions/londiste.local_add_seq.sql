@@ -5,26 +5,28 @@ create or replace function londiste.local_add_seq(
     out ret_note text)
 language plpgsql
 as $$
+-- ----------------------------------------------------------------------
+-- Take a sequence to this node: on the root it joins the set, elsewhere it follows the
+-- published value and never goes back.
+--
+-- Parameters: i_queue_name - cascaded queue; i_seq_name - sequence.
+-- Returns: 200 added; 201 added before; 400 no such sequence here; 404 not in the set.
+-- Writes: londiste.seq_info, the sequence; on root event londiste.update-seq.
+-- Raises: "queue does not exist".
+-- ----------------------------------------------------------------------
 declare
     _name text := londiste.make_fqname(i_seq_name);
-    _root boolean := pgq_node.is_root_node(i_queue_name);
+    _root boolean;
     _old record;
     _found boolean;
 begin
-    -- Take a sequence to this node: on the root it joins the set, elsewhere it follows the
-    -- published value and never goes back.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_seq_name - sequence.
-    -- Returns: 200 added; 201 added before; 400 no such sequence here; 404 not in the set.
-    -- Writes: londiste.seq_info, the sequence; on root event londiste.update-seq.
-    -- Raises: "queue does not exist".
-
     if londiste.find_seq_oid(_name) is null then
         ret_code := 400;
         ret_note := 'Sequence not found: ' || _name;
         return;
     end if;
 
+    _root := pgq_node.is_root_node(i_queue_name);
     select s.local, s.last_value
     into _old
     from londiste.seq_info s

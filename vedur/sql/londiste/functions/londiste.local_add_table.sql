@@ -8,6 +8,25 @@ create or replace function londiste.local_add_table(
     out ret_note text)
 language plpgsql
 as $$
+-- ----------------------------------------------------------------------
+-- Take a table of the set to this node.
+--
+-- Root: the table joins the set, and all nodes are told. Elsewhere it will be copied, unless
+-- expect_sync says that it is equal already. On a leaf, queues that are merged into the same
+-- place may bring the same table: merge_all takes all of them, no_merge this one only.
+--
+-- Parameters: i_queue_name - cascaded queue; i_table_name - table; i_trg_args - words for the
+--             registry (expect_sync, skip_truncate, no_triggers, merge_all, no_merge, skip,
+--             virtual_table, tgflags=) and for the trigger; i_table_attrs - urlenc settings to
+--             store; i_dest_table - name on this node, NULL when it is the same.
+-- Returns: 200 added, or added before; 301 added, but its trigger does not fire first;
+--          400 no such set, no primary key; 403, 405 trigger or merge conflict; 404 no such
+--          table, here or in the set; 410 added before with other settings. Nothing is
+--          changed by 4xx.
+-- Writes: londiste.table_info, also for merged and combined queues; triggers; on root
+--         event londiste.add-table.
+-- Raises: nothing of its own.
+-- ----------------------------------------------------------------------
 declare
     _name text := londiste.make_fqname(i_table_name);
     _dest text := londiste.make_fqname(coalesce(i_dest_table, i_table_name));
@@ -21,24 +40,6 @@ declare
     _other text;
     _trg record;
 begin
-    -- Take a table of the set to this node.
-    --
-    -- Root: the table joins the set, and all nodes are told. Elsewhere it will be copied, unless
-    -- expect_sync says that it is equal already. On a leaf, queues that are merged into the same
-    -- place may bring the same table: merge_all takes all of them, no_merge this one only.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_table_name - table; i_trg_args - words for the
-    --             registry (expect_sync, skip_truncate, no_triggers, merge_all, no_merge, skip,
-    --             virtual_table, tgflags=) and for the trigger; i_table_attrs - urlenc settings to
-    --             store; i_dest_table - name on this node, NULL when it is the same.
-    -- Returns: 200 added, or added before; 301 added, but its trigger does not fire first;
-    --          400 no such set, no primary key; 403, 405 trigger or merge conflict; 404 no such
-    --          table, here or in the set; 410 added before with other settings. Nothing is
-    --          changed by 4xx.
-    -- Writes: londiste.table_info, also for merged and combined queues; triggers; on root
-    --         event londiste.add-table.
-    -- Raises: nothing of its own.
-
     select n.node_type, n.combined_queue
     into _node
     from pgq_node.node_info n
@@ -185,11 +186,12 @@ create or replace function londiste.local_add_table(
     out ret_note text)
 language plpgsql
 as $$
+-- ----------------------------------------------------------------------
+-- Take a table to this node under its own name.
+--
+-- Parameters, returns, writes, raises: as with i_dest_table.
+-- ----------------------------------------------------------------------
 begin
-    -- Take a table to this node under its own name.
-    --
-    -- Parameters, returns, writes, raises: as with i_dest_table.
-
     select r.ret_code, r.ret_note
     into ret_code, ret_note
     from londiste.local_add_table(i_queue_name, i_table_name, i_trg_args, i_table_attrs, null) r;
@@ -204,11 +206,12 @@ create or replace function londiste.local_add_table(
     out ret_note text)
 language plpgsql
 as $$
+-- ----------------------------------------------------------------------
+-- Take a table to this node under its own name, without settings.
+--
+-- Parameters, returns, writes, raises: as with i_dest_table.
+-- ----------------------------------------------------------------------
 begin
-    -- Take a table to this node under its own name, without settings.
-    --
-    -- Parameters, returns, writes, raises: as with i_dest_table.
-
     select r.ret_code, r.ret_note
     into ret_code, ret_note
     from londiste.local_add_table(i_queue_name, i_table_name, i_trg_args, null, null) r;
@@ -223,11 +226,12 @@ create or replace function londiste.local_add_table(
 language plpgsql
 strict
 as $$
+-- ----------------------------------------------------------------------
+-- Take a table to this node with all defaults.
+--
+-- Parameters, returns, writes, raises: as with i_dest_table.
+-- ----------------------------------------------------------------------
 begin
-    -- Take a table to this node with all defaults.
-    --
-    -- Parameters, returns, writes, raises: as with i_dest_table.
-
     select r.ret_code, r.ret_note
     into ret_code, ret_note
     from londiste.local_add_table(i_queue_name, i_table_name, null, null, null) r;

@@ -7,21 +7,22 @@ create or replace function londiste.local_change_handler(
     out ret_note text)
 language plpgsql
 as $$
+-- ----------------------------------------------------------------------
+-- Replace the settings and the triggers of a table of this node.
+--
+-- Parameters: i_queue_name - cascaded queue; i_table_name - table; i_trg_args - as for
+--             londiste.local_add_table; i_table_attrs - urlenc settings.
+-- Returns: 200 done; 301 done, but its trigger does not fire first; 400 no such set;
+--          403, 405 trigger conflict; 404 not on this node.
+-- Writes: londiste.table_info, triggers of the table.
+-- Raises: nothing of its own.
+-- ----------------------------------------------------------------------
 declare
     _name text := londiste.make_fqname(i_table_name);
     _type text;
     _dest text;
     _trg record;
 begin
-    -- Replace the settings and the triggers of a table of this node.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_table_name - table; i_trg_args - as for
-    --             londiste.local_add_table; i_table_attrs - urlenc settings.
-    -- Returns: 200 done; 301 done, but its trigger does not fire first; 400 no such set;
-    --          403, 405 trigger conflict; 404 not on this node.
-    -- Writes: londiste.table_info, triggers of the table.
-    -- Raises: nothing of its own.
-
     select n.node_type
     into _type
     from pgq_node.node_info n

@@ -6,16 +6,17 @@ create or replace function londiste.local_remove_seq(
 language plpgsql
 strict
 as $$
+-- ----------------------------------------------------------------------
+-- Take a sequence from this node; on the root from the whole set.
+--
+-- Parameters: i_queue_name - cascaded queue; i_seq_name - sequence.
+-- Returns: 200 done; 400 (root) or 404 not there.
+-- Writes: londiste.seq_info; on root event londiste.remove-seq.
+-- Raises: "queue does not exist".
+-- ----------------------------------------------------------------------
 declare
     _name text := londiste.make_fqname(i_seq_name);
 begin
-    -- Take a sequence from this node; on the root from the whole set.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_seq_name - sequence.
-    -- Returns: 200 done; 400 (root) or 404 not there.
-    -- Writes: londiste.seq_info; on root event londiste.remove-seq.
-    -- Raises: "queue does not exist".
-
     if pgq_node.is_root_node(i_queue_name) then
         select r.ret_code, r.ret_note
         into ret_code, ret_note

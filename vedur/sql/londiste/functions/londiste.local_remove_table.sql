@@ -6,21 +6,22 @@ create or replace function londiste.local_remove_table(
 language plpgsql
 strict
 as $$
+-- ----------------------------------------------------------------------
+-- Take a table from this node; on the root from the whole set. Its rows stay.
+--
+-- Parameters: i_queue_name - cascaded queue; i_table_name - table.
+-- Returns: 200 done; 400 not in the set, or not on this node.
+-- Writes: londiste.table_info, triggers, indexes of an unfinished copy; sequences that
+--         belong to columns of the table leave too; on root events londiste.remove-table and
+--         londiste.remove-seq.
+-- Raises: nothing of its own.
+-- ----------------------------------------------------------------------
 declare
     _name text := londiste.make_fqname(i_table_name);
     _row record;
     _root boolean;
     _seq text;
 begin
-    -- Take a table from this node; on the root from the whole set. Its rows stay.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_table_name - table.
-    -- Returns: 200 done; 400 not in the set, or not on this node.
-    -- Writes: londiste.table_info, triggers, indexes of an unfinished copy; sequences that
-    --         belong to columns of the table leave too; on root events londiste.remove-table and
-    --         londiste.remove-seq.
-    -- Raises: nothing of its own.
-
     select t.local, coalesce(t.dest_table, t.table_name) as dest
     into _row
     from londiste.table_info t

@@ -7,16 +7,17 @@ language plpgsql
 stable
 strict
 as $$
+-- ----------------------------------------------------------------------
+-- On the root: tables and sequences of the database that are not in the set. Elsewhere: what
+-- the set has and this node does not.
+--
+-- Parameters: i_queue_name - cascaded queue.
+-- Returns: kind (S sequence, r table, partitioned ones too) and name; partitions belong to
+--          their table and are not listed.
+-- Writes: nothing.
+-- Raises: "queue does not exist".
+-- ----------------------------------------------------------------------
 begin
-    -- On the root: tables and sequences of the database that are not in the set. Elsewhere: what
-    -- the set has and this node does not.
-    --
-    -- Parameters: i_queue_name - cascaded queue.
-    -- Returns: kind (S sequence, r table, partitioned ones too) and name; partitions belong to
-    --          their table and are not listed.
-    -- Writes: nothing.
-    -- Raises: "queue does not exist".
-
     if pgq_node.is_root_node(i_queue_name) then
         return query
             select r.kind, r.name

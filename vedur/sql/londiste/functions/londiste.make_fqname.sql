@@ -4,14 +4,15 @@ language plpgsql
 immutable
 strict
 as $$
+-- ----------------------------------------------------------------------
+-- Give a name its schema: one without a dot is in public.
+--
+-- Parameters: i_name - name, not quoted.
+-- Returns: schema.name, not quoted; NULL for NULL.
+-- Writes: nothing.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 begin
-    -- Give a name its schema: one without a dot is in public.
-    --
-    -- Parameters: i_name - name, not quoted.
-    -- Returns: schema.name, not quoted; NULL for NULL.
-    -- Writes: nothing.
-    -- Raises: nothing.
-
     if position('.' in i_name) > 0 then
         return i_name;
     end if;

@@ -6,24 +6,25 @@ returns text
 language plpgsql
 strict
 as $$
+-- ----------------------------------------------------------------------
+-- Bring a foreign key back.
+--
+-- Lazy: the caller runs the statements, each in a transaction of its own, and asks again until
+-- the answer is empty: ADD ... NOT VALID needs the table for an instant only, VALIDATE reads
+-- it without stopping writers.
+--
+-- Parameters: i_from_table - table that has the key, schema.table, not quoted;
+--             i_fkey_name - constraint; i_lazy - return statements instead of running them.
+-- Returns: next statement, empty when there is nothing left to do.
+-- Writes: londiste.pending_fkeys, the constraint.
+-- Raises: errors of ALTER TABLE; then the key stays put aside.
+-- ----------------------------------------------------------------------
 declare
     _def text;
     _oid oid := londiste.find_table_oid(i_from_table);
     _valid boolean;
     _exists boolean;
 begin
-    -- Bring a foreign key back.
-    --
-    -- Lazy: the caller runs the statements, each in a transaction of its own, and asks again until
-    -- the answer is empty: ADD ... NOT VALID needs the table for an instant only, VALIDATE reads
-    -- it without stopping writers.
-    --
-    -- Parameters: i_from_table - table that has the key, schema.table, not quoted;
-    --             i_fkey_name - constraint; i_lazy - return statements instead of running them.
-    -- Returns: next statement, empty when there is nothing left to do.
-    -- Writes: londiste.pending_fkeys, the constraint.
-    -- Raises: errors of ALTER TABLE; then the key stays put aside.
-
     select p.fkey_def
     into _def
     from londiste.pending_fkeys p

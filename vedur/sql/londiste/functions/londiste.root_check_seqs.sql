@@ -5,19 +5,20 @@ create or replace function londiste.root_check_seqs(
     out ret_note text)
 language plpgsql
 as $$
+-- ----------------------------------------------------------------------
+-- Publish sequences of the root ahead of their use: when less than the buffer is left before
+-- the published value, the next one is three buffers ahead.
+--
+-- Parameters: i_queue_name - cascaded queue; i_buffer - values.
+-- Returns: 100 done; 402 not root; 404 no such queue.
+-- Writes: londiste.seq_info, events londiste.update-seq.
+-- Raises: nothing; a sequence that is gone from the database is passed over.
+-- ----------------------------------------------------------------------
 declare
     _type text;
     _seq record;
     _value bigint;
 begin
-    -- Publish sequences of the root ahead of their use: when less than the buffer is left before
-    -- the published value, the next one is three buffers ahead.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_buffer - values.
-    -- Returns: 100 done; 402 not root; 404 no such queue.
-    -- Writes: londiste.seq_info, events londiste.update-seq.
-    -- Raises: nothing; a sequence that is gone from the database is passed over.
-
     select n.node_type
     into _type
     from pgq_node.node_info n
@@ -64,11 +65,12 @@ create or replace function londiste.root_check_seqs(
     out ret_note text)
 language plpgsql
 as $$
+-- ----------------------------------------------------------------------
+-- Publish sequences of the root with a buffer of 10000 values.
+--
+-- Parameters, returns, writes, raises: as with i_buffer.
+-- ----------------------------------------------------------------------
 begin
-    -- Publish sequences of the root with a buffer of 10000 values.
-    --
-    -- Parameters, returns, writes, raises: as with i_buffer.
-
     select r.ret_code, r.ret_note
     into ret_code, ret_note
     from londiste.root_check_seqs(i_queue_name, 10000) r;

@@ -7,22 +7,23 @@ language plpgsql
 stable
 strict
 as $$
+-- ----------------------------------------------------------------------
+-- When several queues are merged into one table: what the copy of this queue's part may do.
+--
+-- lead         drop indexes, copy, and create them again when all parts are copied
+-- wait-copy    the lead has not dropped the indexes yet, do not copy
+-- wait-replay  copy, but do not replay events before the indexes are there
+--
+-- Parameters: i_queue_name - cascaded queue; i_table_name - name in the set.
+-- Returns: role, NULL when there is nobody to wait for; position among the parts that are
+--          being copied, 0 first.
+-- Writes: nothing.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 declare
     _me record;
     _all record;
 begin
-    -- When several queues are merged into one table: what the copy of this queue's part may do.
-    --
-    -- lead         drop indexes, copy, and create them again when all parts are copied
-    -- wait-copy    the lead has not dropped the indexes yet, do not copy
-    -- wait-replay  copy, but do not replay events before the indexes are there
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_table_name - name in the set.
-    -- Returns: role, NULL when there is nobody to wait for; position among the parts that are
-    --          being copied, 0 first.
-    -- Writes: nothing.
-    -- Raises: nothing.
-
     copy_pos := 0;
 
     select t.local, t.merge_state, t.dropped_ddl is not null as has_ddl,

@@ -9,28 +9,32 @@ create or replace function londiste.create_trigger(
     out trigger_name text)
 language plpgsql
 as $$
+-- ----------------------------------------------------------------------
+-- Put the row trigger and the truncate trigger of a queue on a table, replacing old ones.
+--
+-- Parameters: i_queue_name - cascaded queue; i_table_name - name in the set; i_trg_args - see
+--             londiste.trigger_plan; i_dest_table - name on this node; i_node_type - on a leaf
+--             both triggers refuse writes of users.
+-- Returns: 200 done; 201 no trigger wanted; 301 done, but another AFTER ROW trigger fires
+--          first, so its changes get into the queue before this row's; 403 AFTER trigger
+--          together with SKIP; 405 several SKIP triggers, or another table of the queue has
+--          the trigger. trigger_name is the row trigger.
+-- Writes: triggers of the table.
+-- Raises: undefined_table when the table is not there.
+-- ----------------------------------------------------------------------
 declare
-    _rel text := londiste.quote_fqname(i_dest_table);
+    _dest text := coalesce(i_dest_table, i_table_name);
+    _rel text := londiste.quote_fqname(_dest);
     _oid oid;
     _plan record;
     _func text;
     _skips text[];
     _other text;
+    _shared boolean;
     _made integer := 0;
 begin
-    -- Put the row trigger and the truncate trigger of a queue on a table, replacing old ones.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_table_name - name in the set; i_trg_args - see
-    --             londiste.trigger_plan; i_dest_table - name on this node; i_node_type - on a leaf
-    --             both triggers refuse writes of users.
-    -- Returns: 200 done; 201 no trigger wanted; 301 done, but another AFTER ROW trigger fires
-    --          first, so its changes get into the queue before this row's; 403 AFTER trigger
-    --          together with SKIP; 405 several SKIP triggers. trigger_name is the row trigger.
-    -- Writes: triggers of the table.
-    -- Raises: undefined_table when the table is not there.
-
     select * into _plan
-    from londiste.trigger_plan(i_table_name, i_trg_args, i_dest_table, i_node_type);
+    from londiste.trigger_plan(i_table_name, i_trg_args, _dest, i_node_type);
     if not _plan.wanted then
         ret_code := 201;
         ret_note := 'Trigger not created';
@@ -38,14 +42,24 @@ begin
     end if;
     _oid := _rel::regclass;
 
-    -- SKIP triggers of others. Ours are replaced below, so they do not count.
+    -- Two tables of a set may be one table here, as two entrances of a queue; the second must
+    -- leave the triggers of the first alone.
+    _shared := exists (
+        select 1
+        from londiste.table_info t
+        where t.queue_name = i_queue_name
+            and t.table_name <> i_table_name
+            and t.local
+            and coalesce(t.dest_table, t.table_name) = _dest);
+
+    -- SKIP triggers of others. Our own are replaced below, so they do not count.
     select coalesce(array_agg(g.tgname::text order by g.tgname), '{}')
     into _skips
     from pg_catalog.pg_trigger g
     where g.tgrelid = _oid
         and not g.tgisinternal
         and londiste.is_replica_func(g.tgfoid)
-        and g.tgname <> ('zzz__londiste_' || i_queue_name)::name
+        and (_shared or g.tgname <> ('zzz__londiste_' || i_queue_name)::name)
         and lower(pg_catalog.encode(g.tgargs, 'escape')) ~ '\\000skip\\000';
 
     if _plan.timing = 'after' and (_plan.skip or cardinality(_skips) > 0) then
@@ -59,9 +73,21 @@ begin
         return;
     end if;
 
-    perform londiste.drop_trigger(_oid, '_londiste_' || i_queue_name);
-    perform londiste.drop_trigger(_oid, 'zzz__londiste_' || i_queue_name);
-    perform londiste.drop_trigger(_oid, '_londiste_' || i_queue_name || '_truncate');
+    if _shared and exists (
+        select 1
+        from pg_catalog.pg_trigger g
+        where g.tgrelid = _oid
+            and g.tgname = ('_londiste_' || i_queue_name)::name
+    ) then
+        ret_code := 405;
+        ret_note := 'Another table of queue ' || i_queue_name || ' uses the trigger of ' || _dest;
+        return;
+    end if;
+    if not _shared then
+        perform londiste.drop_trigger(_oid, '_londiste_' || i_queue_name);
+        perform londiste.drop_trigger(_oid, 'zzz__londiste_' || i_queue_name);
+        perform londiste.drop_trigger(_oid, '_londiste_' || i_queue_name || '_truncate');
+    end if;
 
     trigger_name := '_londiste_' || i_queue_name;
     if _plan.skip and cardinality(_skips) = 1 then
@@ -110,14 +136,16 @@ begin
              from unnest(i_queue_name || _plan.args) with ordinality a (arg, nr)));
     end if;
 
-    execute format(
-        'create trigger %I after truncate on %s for each statement execute function pgq.sqltriga(%s)',
-        '_londiste_' || i_queue_name || '_truncate', _rel,
-        concat_ws(', ',
-            quote_literal(i_queue_name),
-            case when i_table_name <> i_dest_table and i_node_type <> 'leaf'
-                then quote_literal('ev_extra1=' || quote_literal(i_table_name)) end,
-            case when i_node_type = 'leaf' then '''deny''' end));
+    if not _shared then
+        execute format(
+            'create trigger %I after truncate on %s for each statement execute function pgq.sqltriga(%s)',
+            '_londiste_' || i_queue_name || '_truncate', _rel,
+            concat_ws(', ',
+                quote_literal(i_queue_name),
+                case when i_table_name <> _dest and i_node_type <> 'leaf'
+                    then quote_literal('ev_extra1=' || quote_literal(i_table_name)) end,
+                case when i_node_type = 'leaf' then '''deny''' end));
+    end if;
 
     -- tgtype bits: 1 row, 2 before, 64 instead of.
     select g.tgname::text

@@ -3,16 +3,17 @@ returns void
 language plpgsql
 strict
 as $$
+-- ----------------------------------------------------------------------
+-- Remove the triggers that londiste put on a table for one queue.
+--
+-- Parameters: i_queue_name - cascaded queue; i_table_name - name in the set.
+-- Returns: nothing; fine when there are none or no table.
+-- Writes: triggers of the table.
+-- Raises: nothing of its own.
+-- ----------------------------------------------------------------------
 declare
     _oid oid;
 begin
-    -- Remove the triggers that londiste put on a table for one queue.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_table_name - name in the set.
-    -- Returns: nothing; fine when there are none or no table.
-    -- Writes: triggers of the table.
-    -- Raises: nothing of its own.
-
     select londiste.find_table_oid(coalesce(t.dest_table, t.table_name))
     into _oid
     from londiste.table_info t

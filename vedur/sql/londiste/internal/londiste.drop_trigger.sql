@@ -2,16 +2,17 @@ create or replace function londiste.drop_trigger(i_table oid, i_trigger_name tex
 returns void
 language plpgsql
 as $$
+-- ----------------------------------------------------------------------
+-- Remove one trigger, with the function that was generated for it, if there is one.
+--
+-- Parameters: i_table - table; i_trigger_name - trigger.
+-- Returns: nothing; fine when the trigger is not there.
+-- Writes: the trigger, through vedur.drop_capture where capture is generated.
+-- Raises: errors of DROP TRIGGER.
+-- ----------------------------------------------------------------------
 declare
     _generated boolean;
 begin
-    -- Remove one trigger, with the function that was generated for it, if there is one.
-    --
-    -- Parameters: i_table - table; i_trigger_name - trigger.
-    -- Returns: nothing; fine when the trigger is not there.
-    -- Writes: the trigger, through vedur.drop_capture where capture is generated.
-    -- Raises: errors of DROP TRIGGER.
-
     select f.pronamespace = to_regnamespace('vedur')
         and to_regprocedure('vedur.drop_capture(text,text)') is not null
     into _generated

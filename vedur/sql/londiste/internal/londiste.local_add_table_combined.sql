@@ -8,16 +8,17 @@ create or replace function londiste.local_add_table_combined(
     out ret_note text)
 language plpgsql
 as $$
+-- ----------------------------------------------------------------------
+-- A part takes a table to this node: the combined queue passes it on, so it has it as well.
+--
+-- Parameters: i_combined_queue - queue that the part is merged into; the rest as for
+--             londiste.local_add_table. The part copies the data, so the combined queue's
+--             table is in sync by definition.
+-- Returns: code and note of londiste.local_add_table; 200 when it is there already.
+-- Writes: londiste.table_info, triggers; on root of the combined queue event londiste.add-table.
+-- Raises: nothing of its own.
+-- ----------------------------------------------------------------------
 begin
-    -- A part takes a table to this node: the combined queue passes it on, so it has it as well.
-    --
-    -- Parameters: i_combined_queue - queue that the part is merged into; the rest as for
-    --             londiste.local_add_table. The part copies the data, so the combined queue's
-    --             table is in sync by definition.
-    -- Returns: code and note of londiste.local_add_table; 200 when it is there already.
-    -- Writes: londiste.table_info, triggers; on root of the combined queue event londiste.add-table.
-    -- Raises: nothing of its own.
-
     ret_code := 200;
     ret_note := 'Ok';
     if exists (

@@ -2,20 +2,21 @@ create or replace function londiste.restore_table_struct(i_queue_name text, i_ta
 returns void
 language plpgsql
 as $$
+-- ----------------------------------------------------------------------
+-- A table leaves the node in the middle of its copy: take care of the stored indexes.
+--
+-- Another part that is still being copied into the same table inherits them. Otherwise the
+-- half of the rows that was copied goes, and indexes and constraints come back.
+--
+-- Parameters: i_queue_name - cascaded queue; i_table_name - name in the set.
+-- Returns: nothing.
+-- Writes: londiste.table_info, the table.
+-- Raises: errors of the stored statements.
+-- ----------------------------------------------------------------------
 declare
     _row record;
     _heir record;
 begin
-    -- A table leaves the node in the middle of its copy: take care of the stored indexes.
-    --
-    -- Another part that is still being copied into the same table inherits them. Otherwise the
-    -- half of the rows that was copied goes, and indexes and constraints come back.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_table_name - name in the set.
-    -- Returns: nothing.
-    -- Writes: londiste.table_info, the table.
-    -- Raises: errors of the stored statements.
-
     select t.dropped_ddl, coalesce(t.dest_table, t.table_name) as dest
     into _row
     from londiste.table_info t

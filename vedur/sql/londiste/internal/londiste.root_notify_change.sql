@@ -5,14 +5,15 @@ create or replace function londiste.root_notify_change(
 returns integer
 language plpgsql
 as $$
+-- ----------------------------------------------------------------------
+-- Tell all nodes about a change of the set.
+--
+-- Parameters: i_queue_name - cascaded queue; i_ev_type, i_ev_data - the event.
+-- Returns: 1.
+-- Writes: one event.
+-- Raises: "only root node can send events"; "queue does not exist".
+-- ----------------------------------------------------------------------
 begin
-    -- Tell all nodes about a change of the set.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_ev_type, i_ev_data - the event.
-    -- Returns: 1.
-    -- Writes: one event.
-    -- Raises: "only root node can send events"; "queue does not exist".
-
     if not pgq_node.is_root_node(i_queue_name) then
         raise exception 'only root node can send events';
     end if;

@@ -12,25 +12,26 @@ create or replace function londiste.trigger_plan(
 language plpgsql
 stable
 as $$
+-- ----------------------------------------------------------------------
+-- Turn the arguments of add-table into the row trigger that they ask for.
+--
+-- Words: no_triggers and virtual_table want none; skip or SKIP keep the row out of the table;
+-- tgflags= takes B/A before or after, I U D operations, L Q J format urlenc, sql or json, S skip.
+-- Words for the registry are left out, everything else goes to the trigger as it is.
+--
+-- Parameters: i_table_name - name in the set; i_trg_args - words, or NULL; i_dest_table - name
+--             on this node; i_node_type - root, branch or leaf.
+-- Returns: wanted; timing before or after; ops from IUD; format json, urlenc or sql; skip;
+--          args for the trigger without the queue.
+-- Writes: nothing.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 declare
     _arg text;
     _flags text := '';
     _forced_extra1 boolean := false;
     _partitioned boolean;
 begin
-    -- Turn the arguments of add-table into the row trigger that they ask for.
-    --
-    -- Words: no_triggers and virtual_table want none; skip or SKIP keep the row out of the table;
-    -- tgflags= takes B/A before or after, I U D operations, L Q J format urlenc, sql or json, S skip.
-    -- Words for the registry are left out, everything else goes to the trigger as it is.
-    --
-    -- Parameters: i_table_name - name in the set; i_trg_args - words, or NULL; i_dest_table - name
-    --             on this node; i_node_type - root, branch or leaf.
-    -- Returns: wanted; timing before or after; ops from IUD; format json, urlenc or sql; skip;
-    --          args for the trigger without the queue.
-    -- Writes: nothing.
-    -- Raises: nothing.
-
     wanted := true;
     skip := false;
     args := '{}';

@@ -2,13 +2,14 @@ create or replace function londiste.table_info_trigger()
 returns trigger
 language plpgsql
 as $$
+-- ----------------------------------------------------------------------
+-- A table leaves the registry, perhaps because the node is dropped: its triggers go first.
+--
+-- Returns: the old row, so the delete goes on.
+-- Writes: triggers of the table.
+-- Raises: nothing of its own.
+-- ----------------------------------------------------------------------
 begin
-    -- A table leaves the registry, perhaps because the node is dropped: its triggers go first.
-    --
-    -- Returns: the old row, so the delete goes on.
-    -- Writes: triggers of the table.
-    -- Raises: nothing of its own.
-
     if old.local then
         perform londiste.drop_table_triggers(old.queue_name, old.table_name);
     end if;

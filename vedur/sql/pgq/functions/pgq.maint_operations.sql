@@ -60,6 +60,18 @@ begin
             return next;
         end loop;
     end if;
+    if to_regprocedure('londiste.root_check_seqs(text)') is not null then
+        func_name := 'londiste.root_check_seqs';
+        for func_arg in
+            execute 'select distinct s.queue_name'
+                ' from londiste.seq_info s'
+                ' join pgq_node.node_info n on n.queue_name = s.queue_name'
+                ' where s.local and n.node_type = ''root'''
+                ' order by 1'
+        loop
+            return next;
+        end loop;
+    end if;
     if to_regprocedure('londiste.periodic_maintenance()') is not null then
         func_name := 'londiste.periodic_maintenance';
         func_arg := null;

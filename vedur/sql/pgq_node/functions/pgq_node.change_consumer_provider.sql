@@ -8,14 +8,15 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- Let a consumer of this node read from another node; tick ids are the same everywhere.
+--
+-- Parameters: i_queue_name - cascaded queue; i_consumer_name - consumer; i_new_provider - node.
+-- Returns: 200 changed; 404 unknown node or consumer.
+-- Writes: pgq_node.local_state (uptodate becomes false).
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 begin
-    -- Let a consumer of this node read from another node; tick ids are the same everywhere.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_consumer_name - consumer; i_new_provider - node.
-    -- Returns: 200 changed; 404 unknown node or consumer.
-    -- Writes: pgq_node.local_state (uptodate becomes false).
-    -- Raises: nothing.
-
     if not exists (
         select 1
         from pgq_node.node_location l

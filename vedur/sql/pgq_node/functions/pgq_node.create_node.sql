@@ -12,22 +12,23 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- Make this database a member of a cascade.
+--
+-- Parameters: i_queue_name - cascaded queue; i_node_type - root, branch or leaf;
+--             i_node_name - this node, its location must be registered; i_worker_name - its
+--             worker; i_provider_name - node to read from (branch, leaf); i_global_watermark -
+--             first tick of the new node (branch, leaf); i_combined_queue - queue that a
+--             leaf is merged into, or NULL.
+-- Returns: 200 done; 401 exists already or arguments do not fit the type.
+-- Writes: pgq_node.node_info, pgq_node.local_state; root and branch: pgq.queue, pgq.tick and
+--         consumer ".global_watermark".
+-- Raises: check and foreign key violations for an unknown type, node or provider.
+-- ----------------------------------------------------------------------
 declare
     _provider text := i_provider_name;
     _start bigint := i_global_watermark;
 begin
-    -- Make this database a member of a cascade.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_node_type - root, branch or leaf;
-    --             i_node_name - this node, its location must be registered; i_worker_name - its
-    --             worker; i_provider_name - node to read from (branch, leaf); i_global_watermark -
-    --             first tick of the new node (branch, leaf); i_combined_queue - queue that a
-    --             leaf is merged into, or NULL.
-    -- Returns: 200 done; 401 exists already or arguments do not fit the type.
-    -- Writes: pgq_node.node_info, pgq_node.local_state; root and branch: pgq.queue, pgq.tick and
-    --         consumer ".global_watermark".
-    -- Raises: check and foreign key violations for an unknown type, node or provider.
-
     if exists (
         select 1
         from pgq_node.node_info n

@@ -9,20 +9,21 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- Turn the root into a branch in three steps, each in a transaction of its own:
+-- 1 stop writers and ticker, 2 wait for open writers and make the last tick, 3 change type.
+--
+-- Parameters: i_queue_name - cascaded queue; i_step - 1, 2 or 3; i_new_provider - step 3: node
+--             to read from.
+-- Returns: 200 step done, steps 2 and 3 with the last tick; 301 not root; 404 no node here.
+-- Writes: pgq.queue, pgq.tick, pgq_node.node_info, pgq_node.local_state.
+-- Raises: "steps in wrong order", "incorrect step number"; foreign key violation for an
+--         unknown new provider.
+-- ----------------------------------------------------------------------
 declare
     _node record;
     _queue record;
 begin
-    -- Turn the root into a branch in three steps, each in a transaction of its own:
-    -- 1 stop writers and ticker, 2 wait for open writers and make the last tick, 3 change type.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_step - 1, 2 or 3; i_new_provider - step 3: node
-    --             to read from.
-    -- Returns: 200 step done, steps 2 and 3 with the last tick; 301 not root; 404 no node here.
-    -- Writes: pgq.queue, pgq.tick, pgq_node.node_info, pgq_node.local_state.
-    -- Raises: "steps in wrong order", "incorrect step number"; foreign key violation for an
-    --         unknown new provider.
-
     select n.node_type, n.worker_name
     into _node
     from pgq_node.node_info n

@@ -7,18 +7,19 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- Remove a node: on the node itself everything of the cascade, elsewhere what is known of it.
+--
+-- Parameters: i_queue_name - cascaded queue; i_node_name - node to drop.
+-- Returns: 200 done, also when it was gone already; 405 this node reads from it.
+-- Writes: all tables of pgq_node, the local queue, and by cascade the registry of londiste;
+--         on root event pgq.unregister-location.
+-- Raises: foreign key violation while a local consumer still reads from the node.
+-- ----------------------------------------------------------------------
 declare
     _local boolean;
     _type text;
 begin
-    -- Remove a node: on the node itself everything of the cascade, elsewhere what is known of it.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_node_name - node to drop.
-    -- Returns: 200 done, also when it was gone already; 405 this node reads from it.
-    -- Writes: all tables of pgq_node, the local queue, and by cascade the registry of londiste;
-    --         on root event pgq.unregister-location.
-    -- Raises: foreign key violation while a local consumer still reads from the node.
-
     if exists (
         select 1
         from pgq_node.node_info n

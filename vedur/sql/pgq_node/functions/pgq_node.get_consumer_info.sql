@@ -11,14 +11,15 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- List the consumers that run on this node.
+--
+-- Parameters: i_queue_name - cascaded queue.
+-- Returns: one row per consumer, no rows for an unknown queue.
+-- Writes: nothing.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 begin
-    -- List the consumers that run on this node.
-    --
-    -- Parameters: i_queue_name - cascaded queue.
-    -- Returns: one row per consumer, no rows for an unknown queue.
-    -- Writes: nothing.
-    -- Raises: nothing.
-
     return query
         select s.consumer_name, s.provider_node, s.last_tick_id,
             s.paused, s.uptodate, s.cur_error

@@ -15,14 +15,15 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- Position and wishes of one consumer of this node.
+--
+-- Parameters: i_queue_name - cascaded queue; i_consumer_name - consumer.
+-- Returns: 100 and the row; 404 unknown queue or consumer (then only the node is filled).
+-- Writes: nothing.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 begin
-    -- Position and wishes of one consumer of this node.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_consumer_name - consumer.
-    -- Returns: 100 and the row; 404 unknown queue or consumer (then only the node is filled).
-    -- Writes: nothing.
-    -- Raises: nothing.
-
     select n.node_type, n.node_name
     into node_type, node_name
     from pgq_node.node_info n

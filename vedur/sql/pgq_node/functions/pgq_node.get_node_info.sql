@@ -20,16 +20,17 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- Everything an operator asks about this node.
+--
+-- Parameters: i_queue_name - cascaded queue.
+-- Returns: 100 and the row; 404 with the rest NULL. On a leaf global_watermark is NULL and
+--          local_watermark the worker's position; on the root worker_last_tick is the newest
+--          tick; target_for lists queues merged into this one, NULL when there are none.
+-- Writes: nothing.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 begin
-    -- Everything an operator asks about this node.
-    --
-    -- Parameters: i_queue_name - cascaded queue.
-    -- Returns: 100 and the row; 404 with the rest NULL. On a leaf global_watermark is NULL and
-    --          local_watermark the worker's position; on the root worker_last_tick is the newest
-    --          tick; target_for lists queues merged into this one, NULL when there are none.
-    -- Writes: nothing.
-    -- Raises: nothing.
-
     select 100, 'Ok', n.node_type, n.node_name,
         s.provider_node, l.node_location,
         n.combined_queue, c.node_type, n.worker_name,

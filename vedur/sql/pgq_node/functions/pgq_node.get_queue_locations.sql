@@ -8,14 +8,15 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- List all known members of a cascade.
+--
+-- Parameters: i_queue_name - cascaded queue.
+-- Returns: one row per node, no rows for an unknown queue.
+-- Writes: nothing.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 begin
-    -- List all known members of a cascade.
-    --
-    -- Parameters: i_queue_name - cascaded queue.
-    -- Returns: one row per node, no rows for an unknown queue.
-    -- Writes: nothing.
-    -- Raises: nothing.
-
     return query
         select l.node_name, l.node_location, l.dead
         from pgq_node.node_location l

@@ -8,15 +8,16 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- List the nodes that read this node's queue.
+--
+-- Parameters: i_queue_name - cascaded queue.
+-- Returns: one row per subscriber with the lowest tick needed below it; no rows for an
+--          unknown queue.
+-- Writes: nothing.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 begin
-    -- List the nodes that read this node's queue.
-    --
-    -- Parameters: i_queue_name - cascaded queue.
-    -- Returns: one row per subscriber with the lowest tick needed below it; no rows for an
-    --          unknown queue.
-    -- Writes: nothing.
-    -- Raises: nothing.
-
     return query
         select s.subscriber_node, s.worker_name,
             pgq_node.consumer_tick(s.queue_name, s.watermark_name)

@@ -20,15 +20,16 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- What the worker of this node needs to know before each batch.
+--
+-- Parameters: i_queue_name - cascaded queue.
+-- Returns: 100 and the row; 404 unknown queue or worker. On a leaf global_watermark and
+--          local_queue_top are NULL and local_watermark is the worker's position.
+-- Writes: nothing.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 begin
-    -- What the worker of this node needs to know before each batch.
-    --
-    -- Parameters: i_queue_name - cascaded queue.
-    -- Returns: 100 and the row; 404 unknown queue or worker. On a leaf global_watermark and
-    --          local_queue_top are NULL and local_watermark is the worker's position.
-    -- Writes: nothing.
-    -- Raises: nothing.
-
     select n.node_type, n.node_name, n.worker_name
     into node_type, node_name, worker_name
     from pgq_node.node_info n

@@ -6,16 +6,17 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- Turn a branch into the root: open the queue for writers and the ticker.
+--
+-- Parameters: i_queue_name - cascaded queue.
+-- Returns: 200 done; 301 not a branch; 404 no node here.
+-- Writes: pgq.queue, pgq_node.node_info, pgq_node.local_state.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 declare
     _node record;
 begin
-    -- Turn a branch into the root: open the queue for writers and the ticker.
-    --
-    -- Parameters: i_queue_name - cascaded queue.
-    -- Returns: 200 done; 301 not a branch; 404 no node here.
-    -- Writes: pgq.queue, pgq_node.node_info, pgq_node.local_state.
-    -- Raises: nothing.
-
     select n.node_type, n.node_name, n.worker_name
     into _node
     from pgq_node.node_info n

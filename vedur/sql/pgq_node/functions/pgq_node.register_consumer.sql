@@ -9,15 +9,16 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- Give a consumer that runs on this node a place for its position.
+--
+-- Parameters: i_queue_name - cascaded queue; i_consumer_name - consumer; i_provider_node - node
+--             it reads from; i_custom_tick_id - its position.
+-- Returns: 200 new; 201 existed, provider and position replaced; 404 unknown queue.
+-- Writes: pgq_node.local_state.
+-- Raises: foreign key violation for an unknown provider, not-null violation without position.
+-- ----------------------------------------------------------------------
 begin
-    -- Give a consumer that runs on this node a place for its position.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_consumer_name - consumer; i_provider_node - node
-    --             it reads from; i_custom_tick_id - its position.
-    -- Returns: 200 new; 201 existed, provider and position replaced; 404 unknown queue.
-    -- Writes: pgq_node.local_state.
-    -- Raises: foreign key violation for an unknown provider, not-null violation without position.
-
     perform 1
     from pgq_node.node_info n
     where n.queue_name = i_queue_name

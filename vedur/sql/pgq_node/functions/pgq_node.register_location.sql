@@ -9,16 +9,17 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- Write down where a node can be reached; the root also tells all other nodes.
+--
+-- Parameters: i_queue_name - cascaded queue; i_node_name - node;
+--             i_node_location - connect string, NULL keeps the stored one;
+--             i_dead - operator says the node is gone.
+-- Returns: 200 done.
+-- Writes: pgq_node.node_location; on root event pgq.location-info.
+-- Raises: not-null violation when i_dead is NULL.
+-- ----------------------------------------------------------------------
 begin
-    -- Write down where a node can be reached; the root also tells all other nodes.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_node_name - node;
-    --             i_node_location - connect string, NULL keeps the stored one;
-    --             i_dead - operator says the node is gone.
-    -- Returns: 200 done.
-    -- Writes: pgq_node.node_location; on root event pgq.location-info.
-    -- Raises: not-null violation when i_dead is NULL.
-
     if i_node_location is null then
         update pgq_node.node_location l
         set dead = i_dead

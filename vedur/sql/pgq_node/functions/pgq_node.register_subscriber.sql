@@ -10,20 +10,21 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- Let another node read this node's queue.
+--
+-- Parameters: i_queue_name - cascaded queue; i_remote_node_name - subscriber node;
+--             i_remote_worker_name - its worker; i_custom_tick_id - start position,
+--             NULL means the global watermark.
+-- Returns: 200 done, with the global watermark; 401 this node is a leaf; 404 unknown queue.
+-- Writes: pgq_node.subscriber_info, pgq subscriptions of the worker and of ".<node>.watermark".
+-- Raises: errors of pgq.register_consumer_at when the tick is gone; unique violation when the
+--         node is subscribed already; foreign key violation when its location is not registered.
+-- ----------------------------------------------------------------------
 declare
     _type text;
     _watermark_name text;
 begin
-    -- Let another node read this node's queue.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_remote_node_name - subscriber node;
-    --             i_remote_worker_name - its worker; i_custom_tick_id - start position,
-    --             NULL means the global watermark.
-    -- Returns: 200 done, with the global watermark; 401 this node is a leaf; 404 unknown queue.
-    -- Writes: pgq_node.subscriber_info, pgq subscriptions of the worker and of ".<node>.watermark".
-    -- Raises: errors of pgq.register_consumer_at when the tick is gone; unique violation when the
-    --         node is subscribed already; foreign key violation when its location is not registered.
-
     select n.node_type
     into _type
     from pgq_node.node_info n

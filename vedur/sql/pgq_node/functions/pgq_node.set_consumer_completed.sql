@@ -8,14 +8,15 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- Store a consumer's position; called in the transaction that carries the data.
+--
+-- Parameters: i_queue_name - cascaded queue; i_consumer_name - consumer; i_tick_id - tick done.
+-- Returns: 100 stored and the last error cleared; 404 unknown consumer.
+-- Writes: pgq_node.local_state.
+-- Raises: not-null violation without tick.
+-- ----------------------------------------------------------------------
 begin
-    -- Store a consumer's position; called in the transaction that carries the data.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_consumer_name - consumer; i_tick_id - tick done.
-    -- Returns: 100 stored and the last error cleared; 404 unknown consumer.
-    -- Writes: pgq_node.local_state.
-    -- Raises: not-null violation without tick.
-
     update pgq_node.local_state s
     set last_tick_id = i_tick_id,
         cur_error = null

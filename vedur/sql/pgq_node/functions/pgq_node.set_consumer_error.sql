@@ -8,14 +8,15 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- Store why a consumer failed, for status; its next success clears it.
+--
+-- Parameters: i_queue_name - cascaded queue; i_consumer_name - consumer; i_error_msg - text.
+-- Returns: 100 stored; 101 unknown consumer, nothing done.
+-- Writes: pgq_node.local_state.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 begin
-    -- Store why a consumer failed, for status; its next success clears it.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_consumer_name - consumer; i_error_msg - text.
-    -- Returns: 100 stored; 101 unknown consumer, nothing done.
-    -- Writes: pgq_node.local_state.
-    -- Raises: nothing.
-
     update pgq_node.local_state s
     set cur_error = i_error_msg
     where s.queue_name = i_queue_name

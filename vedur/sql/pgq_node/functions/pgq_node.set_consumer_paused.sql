@@ -8,17 +8,18 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- Ask a consumer to stop or to go on; it answers by setting uptodate.
+--
+-- Parameters: i_queue_name - cascaded queue; i_consumer_name - consumer; i_paused - the wish.
+-- Returns: 200 wish stored; 201 it is so already; 404 unknown consumer.
+-- Writes: pgq_node.local_state (uptodate becomes false).
+-- Raises: not-null violation without wish.
+-- ----------------------------------------------------------------------
 declare
     _old boolean;
     _word text := case when i_paused then 'paused' else 'resumed' end;
 begin
-    -- Ask a consumer to stop or to go on; it answers by setting uptodate.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_consumer_name - consumer; i_paused - the wish.
-    -- Returns: 200 wish stored; 201 it is so already; 404 unknown consumer.
-    -- Writes: pgq_node.local_state (uptodate becomes false).
-    -- Raises: not-null violation without wish.
-
     select s.paused
     into _old
     from pgq_node.local_state s

@@ -8,14 +8,15 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- The consumer says that it has seen the latest wish of the operator.
+--
+-- Parameters: i_queue_name - cascaded queue; i_consumer_name - consumer; i_uptodate - flag.
+-- Returns: 200 stored; 404 unknown consumer.
+-- Writes: pgq_node.local_state.
+-- Raises: not-null violation without flag.
+-- ----------------------------------------------------------------------
 begin
-    -- The consumer says that it has seen the latest wish of the operator.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_consumer_name - consumer; i_uptodate - flag.
-    -- Returns: 200 stored; 404 unknown consumer.
-    -- Writes: pgq_node.local_state.
-    -- Raises: not-null violation without flag.
-
     update pgq_node.local_state s
     set uptodate = i_uptodate
     where s.queue_name = i_queue_name

@@ -7,19 +7,20 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- Move the lowest tick that any node of the cascade needs.
+--
+-- Parameters: i_queue_name - cascaded queue; i_watermark - tick id, NULL on the root means
+--             the lowest position of all its consumers.
+-- Returns: 200 moved, or skipped on a branch that does not have the tick; 100 ignored on a
+--          leaf; 404 unknown queue; 500 NULL on a branch.
+-- Writes: pgq subscription of ".global_watermark"; on root event pgq.global-watermark.
+-- Raises: errors of pgq.register_consumer_at when the root does not have the tick.
+-- ----------------------------------------------------------------------
 declare
     _type text;
     _watermark bigint := i_watermark;
 begin
-    -- Move the lowest tick that any node of the cascade needs.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_watermark - tick id, NULL on the root means
-    --             the lowest position of all its consumers.
-    -- Returns: 200 moved, or skipped on a branch that does not have the tick; 100 ignored on a
-    --          leaf; 404 unknown queue; 500 NULL on a branch.
-    -- Writes: pgq subscription of ".global_watermark"; on root event pgq.global-watermark.
-    -- Raises: errors of pgq.register_consumer_at when the root does not have the tick.
-
     select n.node_type
     into _type
     from pgq_node.node_info n

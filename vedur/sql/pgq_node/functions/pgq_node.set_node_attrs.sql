@@ -7,14 +7,15 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- Replace the free attributes of this node.
+--
+-- Parameters: i_queue_name - cascaded queue; i_node_attrs - urlencoded pairs, or NULL.
+-- Returns: 200 done; 404 no node here.
+-- Writes: pgq_node.node_info.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 begin
-    -- Replace the free attributes of this node.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_node_attrs - urlencoded pairs, or NULL.
-    -- Returns: 200 done; 404 no node here.
-    -- Writes: pgq_node.node_info.
-    -- Raises: nothing.
-
     update pgq_node.node_info n
     set node_attrs = i_node_attrs
     where n.queue_name = i_queue_name;

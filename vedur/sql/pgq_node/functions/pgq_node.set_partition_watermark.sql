@@ -8,18 +8,19 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- On a branch of a combined queue: move the position of a part's worker to the tick that the
+-- combined root has reached, so that this node can take over the merge at any time.
+--
+-- Parameters: i_combined_queue_name - combined queue; i_part_queue_name - part that is merged
+--             into it; i_watermark - tick of the part.
+-- Returns: 200 moved; 201 no such part here, or the combined queue is not a branch here.
+-- Writes: pgq_node.local_state.
+-- Raises: not-null violation without tick.
+-- ----------------------------------------------------------------------
 declare
     _worker text;
 begin
-    -- On a branch of a combined queue: move the position of a part's worker to the tick that the
-    -- combined root has reached, so that this node can take over the merge at any time.
-    --
-    -- Parameters: i_combined_queue_name - combined queue; i_part_queue_name - part that is merged
-    --             into it; i_watermark - tick of the part.
-    -- Returns: 200 moved; 201 no such part here, or the combined queue is not a branch here.
-    -- Writes: pgq_node.local_state.
-    -- Raises: not-null violation without tick.
-
     select p.worker_name
     into _worker
     from pgq_node.node_info p

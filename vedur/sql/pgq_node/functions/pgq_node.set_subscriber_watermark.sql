@@ -8,18 +8,19 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- Store the lowest tick that a subscriber and everything below it still need.
+--
+-- Parameters: i_queue_name - cascaded queue; i_node_name - subscriber node;
+--             i_watermark - tick id.
+-- Returns: 200 moved; 100 already there; 404 not a subscriber; 405 would move backwards.
+-- Writes: pgq subscription of ".<node>.watermark".
+-- Raises: errors of pgq.register_consumer_at when the tick does not exist here.
+-- ----------------------------------------------------------------------
 declare
     _name text;
     _current bigint;
 begin
-    -- Store the lowest tick that a subscriber and everything below it still need.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_node_name - subscriber node;
-    --             i_watermark - tick id.
-    -- Returns: 200 moved; 100 already there; 404 not a subscriber; 405 would move backwards.
-    -- Writes: pgq subscription of ".<node>.watermark".
-    -- Raises: errors of pgq.register_consumer_at when the tick does not exist here.
-
     select s.watermark_name
     into _name
     from pgq_node.subscriber_info s

@@ -7,14 +7,15 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- Forget the position of a consumer of this node.
+--
+-- Parameters: i_queue_name - cascaded queue; i_consumer_name - consumer.
+-- Returns: 200, whether it existed or not.
+-- Writes: pgq_node.local_state.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 begin
-    -- Forget the position of a consumer of this node.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_consumer_name - consumer.
-    -- Returns: 200, whether it existed or not.
-    -- Writes: pgq_node.local_state.
-    -- Raises: nothing.
-
     delete from pgq_node.local_state s
     where s.queue_name = i_queue_name
         and s.consumer_name = i_consumer_name;

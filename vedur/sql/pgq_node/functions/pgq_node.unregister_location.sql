@@ -7,18 +7,19 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- Forget a node; the root also tells all other nodes.
+--
+-- Parameters: i_queue_name - cascaded queue; i_node_name - node to forget.
+-- Returns: 200 done; 301 not known here; 403 it is this node or its provider.
+-- Writes: pgq_node.node_location, pgq_node.subscriber_info, pgq subscriptions;
+--         on root event pgq.unregister-location, also for 301, so that a member that
+--         missed the first one gets it again.
+-- Raises: foreign key violation while another local consumer reads from that node.
+-- ----------------------------------------------------------------------
 declare
     _node record;
 begin
-    -- Forget a node; the root also tells all other nodes.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_node_name - node to forget.
-    -- Returns: 200 done; 301 not known here; 403 it is this node or its provider.
-    -- Writes: pgq_node.node_location, pgq_node.subscriber_info, pgq subscriptions;
-    --         on root event pgq.unregister-location, also for 301, so that a member that
-    --         missed the first one gets it again.
-    -- Raises: foreign key violation while another local consumer reads from that node.
-
     select n.node_type, n.node_name, s.provider_node
     into _node
     from pgq_node.node_info n

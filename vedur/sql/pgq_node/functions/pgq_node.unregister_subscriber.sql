@@ -7,16 +7,17 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+-- ----------------------------------------------------------------------
+-- End another node's subscription and free the events kept for it.
+--
+-- Parameters: i_queue_name - cascaded queue; i_remote_node_name - subscriber node.
+-- Returns: 200 done; 304 there was no such subscriber.
+-- Writes: pgq_node.subscriber_info, pgq subscriptions of its worker and watermark.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
 declare
     _sub record;
 begin
-    -- End another node's subscription and free the events kept for it.
-    --
-    -- Parameters: i_queue_name - cascaded queue; i_remote_node_name - subscriber node.
-    -- Returns: 200 done; 304 there was no such subscriber.
-    -- Writes: pgq_node.subscriber_info, pgq subscriptions of its worker and watermark.
-    -- Raises: nothing.
-
     delete from pgq_node.subscriber_info s
     where s.queue_name = i_queue_name
         and s.subscriber_node = i_remote_node_name

@@ -3,13 +3,14 @@ returns bigint
 language sql
 stable
 as $$
-    -- Tick that a consumer of the local queue has finished.
-    --
-    -- Parameters: i_queue_name - queue; i_consumer_name - consumer.
-    -- Returns: tick id, NULL when there is no such subscription.
-    -- Writes: nothing.
-    -- Raises: nothing.
-
+-- ----------------------------------------------------------------------
+-- Tick that a consumer of the local queue has finished.
+--
+-- Parameters: i_queue_name - queue; i_consumer_name - consumer.
+-- Returns: tick id, NULL when there is no such subscription.
+-- Writes: nothing.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
     select s.sub_last_tick
     from pgq.subscription s
         join pgq.queue q on q.queue_id = s.sub_queue

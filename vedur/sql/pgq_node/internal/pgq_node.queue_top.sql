@@ -3,13 +3,14 @@ returns bigint
 language sql
 stable
 as $$
-    -- Newest tick of the local copy of a queue.
-    --
-    -- Parameters: i_queue_name - queue.
-    -- Returns: tick id, NULL when the queue is not on this node (leaf).
-    -- Writes: nothing.
-    -- Raises: nothing.
-
+-- ----------------------------------------------------------------------
+-- Newest tick of the local copy of a queue.
+--
+-- Parameters: i_queue_name - queue.
+-- Returns: tick id, NULL when the queue is not on this node (leaf).
+-- Writes: nothing.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
     select t.tick_id
     from pgq.tick t
         join pgq.queue q on q.queue_id = t.tick_queue
