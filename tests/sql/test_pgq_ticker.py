@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 
@@ -64,11 +65,11 @@ def test_gaps_of_an_idle_queue_double_up_to_the_idle_period(queue: vdb.Database)
     """Ten minutes pass in steps of a second."""
     queue.execute("delete from pgq.tick")
     seen = []
-    for second in range(0, 600):
+    for second in range(600):
         queue.execute("update pgq.tick set tick_time = tick_time - interval '1 second'")
         if queue.value("select pgq.ticker()"):
             seen.append(second)
-    gaps = [b - a for a, b in zip(seen, seen[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(seen)]
     assert gaps == sorted(gaps)
     assert gaps[-1] in (60, 61)
     assert len(seen) < 20
