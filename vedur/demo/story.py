@@ -228,7 +228,7 @@ class Story:
         for process in running:
             output, _ = process.communicate()
             if process.returncode != 0:
-                raise StateError(f"pgbench failed: {output.strip().splitlines()[-1]}")
+                raise StateError(f"pgbench failed: {_first_error(output)}")
             for line in output.splitlines():
                 if line.startswith(("number of transactions actually", "tps")):
                     self._note(line)
@@ -250,3 +250,8 @@ def _content(db: vdb.Database, table: str, condition: str) -> tuple[int, str]:
             count += bytes(block).count(b"\n")
     db.rollback()
     return count, total.hexdigest()
+
+
+def _first_error(output: str) -> str:
+    lines = output.strip().splitlines()
+    return next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
