@@ -256,6 +256,13 @@ class LondisteSettings:
         _VEDUR,
         ours=True,
     )
+    ticker_max_lag: float = declare(
+        kinds.seconds(above=0),
+        0.1,
+        "create-root: changes wait at most this long for a tick (seconds; upstream: 3)",
+        _VEDUR,
+        ours=True,
+    )
     max_batch_events: int = declare(
         kinds.integer(1),
         200_000,

@@ -81,6 +81,9 @@ def create_node(session: Session, node: NewNode) -> None:
         with db.transaction():
             register_location(db, session.queue, node.name, node.location)
             create(db, session.queue, node.kind, node.name, session.settings.consumer_name)
+            # upstream's default of 3 s is the floor of its latency; an idle queue backs off anyway
+            lag = f"{session.settings.ticker_max_lag} seconds"
+            db.call("pgq.set_queue_config", session.queue, "ticker_max_lag", lag)
     else:
         _join(session, db, node)
     log.info("Done")
