@@ -123,8 +123,3 @@ def existing(db: Database, names: Sequence[str], kinds: Sequence[str]) -> set[st
 def all_relations(db: Database, kinds: Sequence[str]) -> list[str]:
     """Every user relation of the kinds, as contract names."""
     return [row.name for row in db.query(query("catalog", "user_relations"), [list(kinds)])]
-
-
-def owned_sequences(db: Database, table: str) -> list[str]:
-    """Sequences that belong to columns of a table."""
-    return [row.name for row in db.query(query("catalog", "owned_sequences"), [table])]

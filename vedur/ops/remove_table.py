@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from vedur.catalog.sequences import get_seq_list, local_remove_seq
-from vedur.catalog.tables import TableInfo, get_table_list, local_remove_table, owned_sequences
+from vedur.catalog.tables import TableInfo, get_table_list, local_remove_table
 from vedur.errors import UsageError
 from vedur.ops.choose import choose
 from vedur.ops.session import Session
@@ -15,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 def remove_table(session: Session, tables: Sequence[str], *, everything: bool = False) -> None:
-    """Remove tables and the sequences that belong to them."""
+    """Remove tables; the sequences of their columns go with them."""
     if not tables and not everything:
         raise UsageError("remove-table needs TABLE... or --all, use --help for help")
     session.require_node()
@@ -28,7 +27,6 @@ def remove_table(session: Session, tables: Sequence[str], *, everything: bool = 
         with session.db.transaction():
             _restore_dropped(session, local[name])
             local_remove_table(session.db, session.queue, name)
-            _remove_owned_sequences(session, local[name].dest_table)
 
 
 def _restore_dropped(session: Session, table: TableInfo) -> None:
@@ -36,10 +34,3 @@ def _restore_dropped(session: Session, table: TableInfo) -> None:
     if table.dropped_ddl:
         log.info("%s: Restoring objects that the copy had dropped", table.dest_table)
         session.db.execute(table.dropped_ddl)
-
-
-def _remove_owned_sequences(session: Session, table: str) -> None:
-    known = {seq.seq_name for seq in get_seq_list(session.db, session.queue) if seq.local}
-    for name in owned_sequences(session.db, table):
-        if name in known:
-            local_remove_seq(session.db, session.queue, name)

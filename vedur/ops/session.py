@@ -31,7 +31,7 @@ class Session:
 
     settings: LondisteSettings
     clock: Clock = SYSTEM
-    _open: dict[str, vdb.Database] = field(default_factory=dict)
+    _open: dict[tuple[str, str], vdb.Database] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
 
     @property
@@ -46,10 +46,11 @@ class Session:
 
     def connect(self, connstr: str, name: str) -> vdb.Database:
         """A connection under a name; the second call gives the same one."""
-        if name not in self._open:
+        key = (name, connstr)
+        if key not in self._open:
             db = vdb.connect(connstr, name=name, autocommit=True, application_name=self._title())
-            self._open[name] = self._stack.enter_context(db)
-        return self._open[name]
+            self._open[key] = self._stack.enter_context(db)
+        return self._open[key]
 
     def remote(self, connstr: str, name: str) -> vdb.Database:
         """A connection to another node, with what the ini adds for those."""
@@ -90,7 +91,7 @@ class Session:
         seen: set[str] = set()
         connstr = start
         while True:
-            db = self.remote(connstr, "root_db" if not seen else f"root_db.{len(seen)}")
+            db = self.remote(connstr, "root_db")
             info = get_node_info(db, self.queue) if has_schema(db) else None
             if info is None:
                 raise StateError(

@@ -21,20 +21,6 @@ where c.relkind::text = any (%s)
   and n.nspname not in ('information_schema', 'pgq', 'pgq_ext', 'pgq_node', 'pgq_coop', 'londiste', 'vedur')
 order by 1
 
--- name: owned_sequences
--- Sequences that belong to columns of a table, identity columns included.
-select sn.nspname || '.' || s.relname as name
-from pg_catalog.pg_depend d
-     join pg_catalog.pg_class s on s.oid = d.objid and s.relkind = 'S'
-     join pg_catalog.pg_namespace sn on sn.oid = s.relnamespace
-     join pg_catalog.pg_class t on t.oid = d.refobjid
-     join pg_catalog.pg_namespace tn on tn.oid = t.relnamespace
-where d.classid = 'pg_catalog.pg_class'::regclass
-  and d.refclassid = 'pg_catalog.pg_class'::regclass
-  and d.deptype in ('a', 'i')
-  and tn.nspname || '.' || t.relname = %s
-order by 1
-
 -- name: set_search_path
 -- Set the path of this session and return the one before; both inside one transaction.
 select pg_catalog.current_setting('search_path') as before,
