@@ -11,15 +11,9 @@ from hypothesis import strategies as st
 
 from vedur.catalog import ddl
 from vedur.catalog.attrs import decode_attrs, encode_attrs
-from vedur.catalog.script import (
-    LocalNames,
-    needed,
-    parse_attrs,
-    parse_script,
-    with_local_names,
-)
+from vedur.catalog.script import parse_attrs, parse_script
 from vedur.catalog.structure import Column, Constraint, Definition, Structure, differences
-from vedur.errors import StateError, UsageError
+from vedur.errors import UsageError
 from vedur.names import QualifiedName
 from vedur.ops.add_table import AddTable
 from vedur.ops.choose import choose
@@ -160,30 +154,15 @@ def test_script_header() -> None:
     assert script.encoded_attrs == "local-table=s.a%2Cs.b%2Cs.c&need-schema=x"
     with pytest.raises(UsageError, match="Invalid key: Foo"):
         parse_attrs("--*-- Foo: a\nselect 1")
+    with pytest.raises(UsageError, match="Need-Function expects"):
+        parse_attrs("--*-- Need-Function: f\nselect 1")
 
 
 def test_header_survives_the_loss_of_begin() -> None:
     text = "--*-- Local-Table: s.a\nbegin;\nalter table @s.a@ add c int;\ncommit;\n"
     script = parse_script(text)
     assert parse_attrs(script.text) == {"local-table": ("s.a",)}
-    local = LocalNames({"s.a": "s2.b"}, {})
-    assert with_local_names(script.statements[0], script.attrs, local) == (
-        'alter table "s2"."b" add c int'
-    )
-
-
-def test_where_a_script_runs() -> None:
-    local = LocalNames({"s.a": "s2.b"}, {"s.q": "s.q"})
-
-    def nothing(_key: str, _name: str) -> bool:
-        return False
-
-    assert needed({}, local, nothing)
-    assert needed({"local-table": ("s.a",), "local-sequence": ("s.q",)}, local, nothing)
-    assert needed({"local-destination": ("s2.b",)}, local, nothing)
-    assert not needed({"local-table": ("s.z",)}, local, nothing)
-    with pytest.raises(StateError, match="SQL only partially matches local setup"):
-        needed({"local-table": ("s.a", "s.z")}, local, nothing)
+    assert script.statements == ("alter table @s.a@ add c int",)
 
 
 def column(name: str, kind: str = "integer", **more: object) -> Column:

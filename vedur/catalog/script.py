@@ -1,4 +1,4 @@
-"""What a script of `execute` says about itself, and what may be in it; pure but for `matches`.
+"""What a script of `execute` says about itself, and what may be in it; pure.
 
 Header lines before the first statement: `--*-- Key: value, value,` (a trailing comma continues on
 the next such line). Keys say where the script runs: on nodes that have all the things named. A
@@ -9,18 +9,18 @@ would end the transaction, or cannot run in one, is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import postgast
 
-from vedur.catalog.attrs import decode_attrs, encode_attrs
-from vedur.errors import StateError, UsageError
-from vedur.names import fqname, parse_name
+from vedur.catalog.attrs import encode_attrs
+from vedur.errors import UsageError
 
 _HEADER = re.compile(r"^\s*--\*--\s*(.*?)\s*$")
 _KEY = re.compile(r"^([A-Za-z][\w-]*)\s*:\s*(.*)$")
+_FUNCTION = re.compile(r"^[^()]+\(\d+\)$")
 
 LOCAL_KEYS = ("local-table", "local-sequence", "local-destination")
 NEED_KEYS = ("need-table", "need-sequence", "need-function", "need-schema", "need-view")
@@ -80,15 +80,10 @@ def parse_attrs(text: str) -> dict[str, tuple[str, ...]]:
         values = [value.strip() for value in words.split(",")]
         found.setdefault(key, []).extend(value for value in values if value)
         key = key if words.endswith(",") else ""
+    for name in found.get("need-function", ()):
+        if not _FUNCTION.match(name):
+            raise UsageError(f'Need-Function expects name(number of arguments), got "{name}"')
     return {name: tuple(values) for name, values in found.items()}
-
-
-def decode_script_attrs(encoded: str | None) -> dict[str, tuple[str, ...]]:
-    """The attributes that came with an EXECUTE event."""
-    return {
-        key: tuple(part.strip() for part in (value or "").split(",") if part.strip())
-        for key, value in decode_attrs(encoded).items()
-    }
 
 
 def parse_script(text: str) -> Script:
@@ -161,52 +156,3 @@ def _not_atomic(what: str) -> UsageError:
         f'"{what}" cannot be part of a script: a script is one transaction on every node; '
         "run it by hand on each"
     )
-
-
-@dataclass(frozen=True)
-class LocalNames:
-    """What a node has: set name -> local name of its tables and sequences."""
-
-    tables: Mapping[str, str]
-    sequences: Mapping[str, str]
-
-
-def needed(attrs: Attrs, local: LocalNames, exists: Callable[[str, str], bool]) -> bool:
-    """Whether a script with these attributes runs on a node.
-
-    `exists(key, name)` answers for Need-… keys. All things there: yes; none: no; some: an error,
-    because neither answer can be right.
-    """
-    found = [_has(key, name, local, exists) for key, names in attrs.items() for name in names]
-    if any(found) and not all(found):
-        raise StateError("SQL only partially matches local setup")
-    return all(found)
-
-
-def _has(key: str, name: str, local: LocalNames, exists: Callable[[str, str], bool]) -> bool:
-    if key == "local-table":
-        return fqname(name) in local.tables
-    if key == "local-sequence":
-        return fqname(name) in local.sequences
-    if key == "local-destination":
-        return fqname(name) in local.tables.values()
-    return exists(key, name)
-
-
-def with_local_names(text: str, attrs: Attrs, local: LocalNames) -> str:
-    """`@name@` of Local-… keys replaced by what the node calls it, quoted."""
-    for key in LOCAL_KEYS:
-        for name in attrs.get(key, ()):
-            names: Mapping[str, str] = {
-                "local-table": local.tables,
-                "local-sequence": local.sequences,
-                "local-destination": {},
-            }[key]
-            target = names.get(fqname(name), fqname(name))
-            text = text.replace(f"@{name}@", parse_name(target).quoted)
-    return text
-
-
-def split_statements(text: str) -> Sequence[str]:
-    """The statements of a text that has passed `parse_script`."""
-    return parse_script(text).statements

@@ -16,10 +16,6 @@ select pg_catalog.pg_advisory_unlock(%s)
 -- A statement that waits for a lock must not stand in the way of others for long.
 select pg_catalog.set_config('statement_timeout', %s, true)
 
--- name: set_local_lock_timeout
--- How long to queue for a lock.
-select pg_catalog.set_config('lock_timeout', %s, true)
-
 -- name: last_tick
 -- The newest tick of a queue.
 select t.tick_id, t.tick_time
@@ -44,25 +40,6 @@ select pgq.force_tick(%s)
 -- name: now
 -- The clock of the server, not of the transaction.
 select pg_catalog.clock_timestamp()
-
--- name: consumer_lag
--- How far a consumer is behind, in seconds.
-select extract(epoch from i.lag)::float8 as lag
-from pgq.get_consumer_info(%s, %s) i
-
--- name: snapshot
--- Begin to read from one moment; the first statement fixes the snapshot.
-select pg_catalog.pg_current_snapshot()
-
--- name: has_function
--- Does a function of this name and number of arguments exist?
-select exists (
-    select 1
-    from pg_catalog.pg_proc p
-         join pg_catalog.pg_namespace n on n.oid = p.pronamespace
-    where n.nspname = %s
-      and p.proname = %s
-      and p.pronargs = %s)
 
 -- name: has_schema
 -- Does a schema exist?
