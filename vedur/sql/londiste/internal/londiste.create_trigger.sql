@@ -138,13 +138,14 @@ begin
 
     if not _shared then
         execute format(
-            'create trigger %I after truncate on %s for each statement execute function pgq.sqltriga(%s)',
+            'create trigger %I after truncate on %s for each statement execute function %s',
             '_londiste_' || i_queue_name || '_truncate', _rel,
-            concat_ws(', ',
-                quote_literal(i_queue_name),
-                case when i_table_name <> _dest and i_node_type <> 'leaf'
-                    then quote_literal('ev_extra1=' || quote_literal(i_table_name)) end,
-                case when i_node_type = 'leaf' then '''deny''' end));
+            case
+                when i_node_type = 'leaf' then format('pgq.sqltriga(%L, ''deny'')', i_queue_name)
+                when i_table_name <> _dest
+                then format('londiste.truncate_renamed(%L, %L)', i_queue_name, i_table_name)
+                else format('pgq.sqltriga(%L)', i_queue_name)
+            end);
     end if;
 
     -- tgtype bits: 1 row, 2 before, 64 instead of.

@@ -1,0 +1,20 @@
+create or replace function londiste.truncate_renamed()
+returns trigger
+language plpgsql
+as $$
+-- ----------------------------------------------------------------------
+-- TRUNCATE of a table that has another name in the set. The triggers of pgq take no expressions for
+-- TRUNCATE, so they would send the name on this node, which other nodes do not know.
+--
+-- Parameters: trigger arguments: queue, name in the set.
+-- Returns: NULL, it is an AFTER STATEMENT trigger.
+-- Writes: event R; none in role "local", like every trigger of a queue.
+-- Raises: errors of pgq.insert_event, as "Insert into queue disallowed".
+-- ----------------------------------------------------------------------
+begin
+    if current_setting('session_replication_role') <> 'local' then
+        perform pgq.insert_event(tg_argv[0], 'R', '', tg_argv[1], null, null, null);
+    end if;
+    return null;
+end;
+$$;
