@@ -51,7 +51,7 @@ begin
         where c.magic = _field;
         _fields := _fields || format('%s as %I', case
             when _a.exprs ? _field then
-                format(E'(select pg_catalog.concat(_value)\nfrom (select (%s\n) as _value from (select (%s).*) as _row) as _one'
+                format(E'(select pg_catalog.concat(_value)\nfrom (select (%s\n) as _value from (select (%s).*) as "vedur.row") as _one'
                     || E'\nwhere pg_catalog.num_nulls(_value) = 0)', _a.exprs ->> _field, _row)
             when _value is not null then _value
             when _field = 'ev_type' then quote_literal(case i_format
@@ -89,7 +89,7 @@ begin
     end if;
     if _a.when_expr is not null then
         _conditions := _conditions || format(
-            E'(select vedur.capture_when(_value) from (select (%s\n) as _value from (select (%s).*) as _row) as _one)',
+            E'(select vedur.capture_when(_value) from (select (%s\n) as _value from (select (%s).*) as "vedur.row") as _one)',
             _a.when_expr, _row);
     end if;
     return format('select %s%s', array_to_string(_fields, E',\n    '), case

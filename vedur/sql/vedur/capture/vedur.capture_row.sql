@@ -20,10 +20,10 @@ begin
     if i_format = 'urlenc' then
         select string_agg(
             format(
-                '%L || coalesce(''='' || %s, '''')',
+                '%L operator(pg_catalog.||) coalesce(''='' operator(pg_catalog.||) %s, '''')',
                 case when c.nr > 1 then '&' else '' end || vedur.urlencode(c.col_name),
                 vedur.capture_value(c.col_type, format('%s.%I', i_ref, c.col_name), 'urlenc')),
-            ' || ' order by c.nr)
+            ' operator(pg_catalog.||) ' order by c.nr)
         into _list
         from (
             select v.*, row_number() over (order by v.col_nr) as nr
@@ -39,13 +39,10 @@ begin
         bool_and(c.magic is null
             and c.col_name <> all (i_ignored)
             and vedur.capture_value(c.col_type, 'x', 'json') = 'x')
-            and count(*) = (
-                select count(*)
-                from pg_catalog.pg_attribute as a
+            and not exists (
+                select from pg_catalog.pg_attribute as a
                 where a.attrelid = i_relid
-                    and a.attnum > 0
-                    and not a.attisdropped
-            ),
+                    and a.attgenerated = 'v'),
         string_agg(
             format(
                 '%s as %I',
@@ -60,7 +57,7 @@ begin
         when _list is null then quote_literal('{}')
         when _plain then format('pg_catalog.row_to_json(%s)::pg_catalog.text', i_ref)
         else format(
-            '(select pg_catalog.row_to_json(_row)::pg_catalog.text from (select %s) as _row)', _list)
+            '(select pg_catalog.row_to_json("vedur.row")::pg_catalog.text from (select %s) as "vedur.row")', _list)
     end;
 end;
 $$;

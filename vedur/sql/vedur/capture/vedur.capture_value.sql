@@ -25,7 +25,7 @@ begin
         return i_ref;
     end if;
     if i_type = 'bool'::regtype then
-        return format('case %s when true then ''t'' when false then ''f'' end', i_ref);
+        return format('case when %1$s then ''t'' when not %1$s then ''f'' end', i_ref);
     end if;
     if i_type in (
         'int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'numeric'::regtype, 'float4'::regtype,
@@ -35,7 +35,7 @@ begin
     else
         -- num_nulls and not "is null", which is also true for a composite of NULLs.
         _text := format(
-            'case when pg_catalog.num_nulls(%1$s) = 0 then pg_catalog.concat(%1$s) end', i_ref);
+            'case when pg_catalog.num_nulls(%1$s) operator(pg_catalog.=) 0 then pg_catalog.concat(%1$s) end', i_ref);
     end if;
     if i_format <> 'urlenc' or i_type in (
         'int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'uuid'::regtype) then

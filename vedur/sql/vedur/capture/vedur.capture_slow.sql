@@ -1,0 +1,39 @@
+create or replace function vedur.capture_slow(
+    i_relid oid,
+    i_op text,
+    i_format text,
+    i_args text[],
+    i_new anyelement,
+    i_old anyelement)
+returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set datestyle = 'ISO'
+set intervalstyle = 'postgres'
+set bytea_output = 'hex'
+set extra_float_digits = 1
+as $$
+-- Write the events of one change where generated capture cannot: other settings, a table altered since,
+-- a changed key, a queue with a limit or closed for writing.
+--
+-- Parameters: i_relid, i_op - as the TG_ variables; i_format - json, urlenc or sql; i_args - the arguments
+--     with the queue name first; i_new, i_old - the rows; one that does not exist may be any row.
+-- Writes: the queue.
+-- Errors: those of vedur.capture_plan and pgq.insert_event.
+declare
+    _plan record;
+    _ev record;
+begin
+    select * into _plan
+    from vedur.capture_plan(i_relid, 'AFTER', case i_op when 'TRUNCATE' then 'STATEMENT' else 'ROW' end, i_op, i_format, i_args);
+    if _plan.query is null then
+        return;
+    end if;
+    for _ev in
+        execute 'select * from (' || _plan.query || ') as e (t, d, e1, e2, e3, e4)' using i_new, i_old
+    loop
+        perform pgq.insert_event(
+            _plan.queue_name, _ev.t, _ev.d, _ev.e1, _ev.e2, _ev.e3, _ev.e4);
+    end loop;
+end;
+$$;

@@ -1,0 +1,103 @@
+create or replace function vedur.capture_source(
+    i_relid oid,
+    i_format text,
+    i_args text[])
+returns text
+language plpgsql
+stable
+as $$
+-- Write the body of the row trigger function that captures one table.
+--
+-- Parameters: i_relid - the table; i_format - json, urlenc or sql; i_args - queue name, then backup or
+--     pkey=.
+-- Returns: PL/pgSQL text.
+-- Writes: nothing.
+-- Errors: no such queue.
+--
+-- The body names every function, operator and type with its schema, since it runs as its owner and has
+-- no search_path of its own: setting one costs 5 us a row, a fifth of the whole (PostgreSQL 15).
+-- It remembers the queue's current table for the session, but as a hint only: the INSERT itself looks
+-- at pgq.queue, and writes nothing if the hint is wrong, the queue is limited or closed, or the key
+-- changes; then vedur.capture_slow does the work. Few PL/pgSQL statements, because each one is set up
+-- anew in every transaction.
+declare
+    _q record;
+    _a record;
+    _hint text;
+    _tables text[] := '{}';
+    _ops text;
+    _op text;
+    _key text;
+    _queue_args text := format('%L::pg_catalog.text[]', i_args);
+begin
+    select * into _a from vedur.capture_arguments(i_args);
+    select q.queue_id, q.queue_ntables, q.queue_data_pfx, q.queue_event_seq
+    into _q
+    from pgq.queue as q
+    where q.queue_name = _a.queue_name;
+    if not found then
+        raise exception 'No such event queue: "%"', _a.queue_name
+            using errcode = 'undefined_object';
+    end if;
+    _hint := 'vedur.event_table_' || _q.queue_id;
+    _key := vedur.capture_key_changed(i_relid, _a.pkey, 'new', 'old');
+    for _nr in 0 .. _q.queue_ntables - 1 loop
+        _ops := '';
+        foreach _op in array array['UPDATE', 'INSERT', 'DELETE'] loop
+            continue when _op <> 'INSERT' and cardinality(vedur.capture_key(i_relid, _a.pkey)) = 0;
+            _ops := _ops || format(
+                $f$
+            %s tg_op operator(pg_catalog.=) %L then
+                insert into %s_%s (
+                    ev_id, ev_time, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4)
+                select pg_catalog.nextval(%L::pg_catalog.regclass), pg_catalog.now(), e.*
+                from pgq.queue as q
+                    cross join lateral (%s) as e
+                where q.queue_id operator(pg_catalog.=) %s
+                    and q.queue_cur_table operator(pg_catalog.=) %s
+                    and not q.queue_disable_insert
+                    and q.queue_per_tx_limit is null%s;$f$,
+                case _ops when '' then 'if' else 'elsif' end, _op, _q.queue_data_pfx, _nr,
+                _q.queue_event_seq, vedur.capture_event(i_relid, _op, i_format, i_args, 'new', 'old'),
+                _q.queue_id, _nr, case _op when 'UPDATE' then format(E'\n                    and not (%s)', _key) else '' end);
+        end loop;
+        _tables := _tables || format(
+            E'%s _hint operator(pg_catalog.=) %L then%s\n            end if;', case _nr when 0 then 'if' else '        elsif' end, _nr, _ops);
+    end loop;
+    return format(
+        $f$
+-- Capture of one table, written by vedur.create_capture; vedur.refresh_capture writes it anew.
+declare
+    _hint pg_catalog.text := pg_catalog.current_setting(%1$L, true);
+begin
+    if vedur.capture_shape('%2$s'::pg_catalog.regclass) operator(pg_catalog.=) %3$L
+        and %4$s then
+        if _hint is null or _hint operator(pg_catalog.=) '' then
+            _hint := pg_catalog.set_config(%1$L, (
+                select q.queue_cur_table::pg_catalog.text
+                from pgq.queue as q
+                where q.queue_id operator(pg_catalog.=) %5$s), false);
+        end if;
+        %6$s
+        end if;
+        if found then
+            return null;
+        end if;
+        _hint := pg_catalog.set_config(%1$L, '', false);
+    end if;
+    if tg_op operator(pg_catalog.=) 'UPDATE' then
+        perform vedur.capture_slow(tg_relid, tg_op, %7$L, %8$s, new, old);
+    elsif tg_op operator(pg_catalog.=) 'INSERT' then
+        perform vedur.capture_slow(tg_relid, tg_op, %7$L, %8$s, new, new);
+    elsif tg_op operator(pg_catalog.=) 'DELETE' then
+        perform vedur.capture_slow(tg_relid, tg_op, %7$L, %8$s, old, old);
+    else
+        perform vedur.capture_slow(tg_relid, tg_op, %7$L, %8$s, null::pg_catalog.text, null::pg_catalog.text);
+    end if;
+    return null;
+end;
+$f$,
+        _hint, i_relid, vedur.capture_shape(i_relid), vedur.capture_settings(i_relid, i_format),
+        _q.queue_id, array_to_string(_tables, E'\n'), i_format, _queue_args);
+end;
+$$;

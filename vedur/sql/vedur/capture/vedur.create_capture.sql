@@ -1,0 +1,113 @@
+create or replace function vedur.create_capture(
+    i_queue_name text,
+    i_table_name text,
+    i_trigger_name text,
+    i_format text default 'json',
+    i_ops text default 'IUD',
+    i_mode text default 'row',
+    i_args text[] default '{}',
+    out ret_code int,
+    out ret_note text)
+language plpgsql
+as $$
+-- Capture the changes of a table into a queue with triggers that cost little.
+--
+-- Parameters: i_queue_name; i_table_name - as for regclass; i_trigger_name; i_format - json, urlenc or sql;
+--     i_ops - any of I, U, D, and T for a second trigger "<name>_truncate"; i_mode - "row" or "bulk";
+--     i_args - further arguments of the contract's triggers.
+-- Returns: 200 created, and existing triggers of these names replaced; 400 bad arguments; 403 rights are
+--     missing; 404 no such queue or table; 405 bulk is not safe here. Nothing is changed unless 200.
+-- Writes: triggers on the table, a function in schema vedur.
+--
+-- Formats or arguments for which no function can be generated (sql, when=, ev_*=, ignore=, magic columns)
+-- get the contract's trigger; the note says so.
+declare
+    _rel oid := to_regclass(i_table_name);
+    _args text[] := array[i_queue_name] || coalesce(i_args, '{}');
+    _a record;
+    _q record;
+    _function text;
+    _events text;
+    _generic text := case i_format when 'json' then 'jsontriga' when 'urlenc' then 'logutriga' when 'sql' then 'sqltriga' end;
+    _plain boolean;
+begin
+    select * into _a from vedur.capture_arguments(_args);
+    if _generic is null or i_mode not in ('row', 'bulk') or i_ops !~ '^[IUDT]+$' or _a.skip or _a.deny then
+        select 400, format(
+            'cannot capture "%s" with format "%s", mode "%s", operations "%s", arguments "%s"', i_table_name,
+            i_format, i_mode, i_ops, array_to_string(i_args, ' '))
+        into ret_code, ret_note;
+        return;
+    end if;
+    select q.queue_id, q.queue_data_pfx, q.queue_event_seq into _q
+    from pgq.queue as q
+    where q.queue_name = i_queue_name;
+    if not found or _rel is null then
+        select 404, format(
+            'no such %s: "%s"', case when _rel is null then 'table' else 'queue' end,
+            case when _rel is null then i_table_name else i_queue_name end)
+        into ret_code, ret_note;
+        return;
+    end if;
+    _plain := i_format <> 'sql' and _a.when_expr is null and _a.exprs = '{}' and cardinality(_a.ignored) = 0
+        and not exists (select from vedur.capture_columns(_rel) as c where c.magic is not null);
+    if _plain and i_mode = 'row' and not (
+        has_table_privilege(_q.queue_data_pfx || '_0', 'insert')
+        and has_table_privilege('pgq.queue', 'select')
+        and has_sequence_privilege(_q.queue_event_seq, 'usage')
+        and has_schema_privilege('vedur', 'create')) then
+        select 403, format(
+            'role "%s" may not write queue "%s" or create functions in schema "vedur": grant pgq_admin to it',
+            current_user, i_queue_name)
+        into ret_code, ret_note;
+        return;
+    end if;
+    if i_mode = 'bulk' then
+        ret_note := case
+            when not _plain or _a.pkey is not null or _a.backup then
+                'format sql, arguments and magic columns need mode "row"'
+            else vedur.capture_bulk_refusal(_rel, i_trigger_name)
+        end;
+        if ret_note is not null then
+            ret_code := 405;
+            ret_note := format('bulk capture of "%s" is refused: %s', i_table_name, ret_note);
+            return;
+        end if;
+    end if;
+
+    perform vedur.drop_capture(i_table_name, i_trigger_name);
+    select string_agg(op, ' or ') into _events
+    from unnest('{insert,update,delete}'::text[]) as op
+    where position(upper(left(op, 1)) in i_ops) > 0;
+    _function := format('pgq.%I', _generic);
+    if _plain then
+        _function := case i_mode
+            when 'bulk' then 'vedur.capture_bulk'
+            else vedur.write_capture(_rel, i_trigger_name, i_format, _args)
+        end;
+    end if;
+    if i_mode = 'bulk' then
+        perform vedur.create_bulk_triggers(_rel, i_trigger_name, i_ops, i_queue_name, i_format);
+    elsif _events is not null then
+        execute format(
+            'create trigger %I after %s on %s for each row execute function %s(%s)', i_trigger_name, _events,
+            _rel::regclass, _function,
+            case when _plain then '' else (
+                select string_agg(quote_literal(a), ', ' order by n)
+                from unnest(_args) with ordinality as u (a, n)) end);
+    end if;
+    if position('T' in i_ops) > 0 then
+        execute format(
+            'create trigger %I after truncate on %s for each statement execute function %s', i_trigger_name || '_truncate',
+            _rel::regclass, case
+                when _plain and i_mode = 'row' then _function || '()'
+                when _plain then format('%s(%L, %L)', _function, i_queue_name, i_format)
+                else format('pgq.%I(%L)', _generic, i_queue_name)
+            end);
+    end if;
+    ret_code := 200;
+    ret_note := format(
+        'capture of "%s" into queue "%s": %s', _rel::regclass, i_queue_name, case
+            when not _plain then _function else 'mode ' || i_mode end);
+end;
+$$;

@@ -1,0 +1,39 @@
+create or replace function vedur.refresh_capture(
+    i_table_name text,
+    out ret_code int,
+    out ret_note text)
+language plpgsql
+as $$
+-- Write the capture functions of a table anew, so that they fit its present shape.
+--
+-- Parameters: i_table_name - as for regclass.
+-- Returns: 200 and how many; 404 no such table, or none of its triggers has a generated function.
+-- Writes: functions of schema vedur.
+--
+-- Events are right without it: a function that no longer fits takes the slow way for each row. After a
+-- restore of a dump, where tables have other oids, the function keeps its old name.
+declare
+    _fn record;
+    _relid oid := to_regclass(i_table_name);
+    _count int := 0;
+begin
+    for _fn in
+        select distinct p.oid, p.proname, obj_description(p.oid, 'pg_proc')::jsonb as spec
+        from pg_catalog.pg_trigger as t
+            join pg_catalog.pg_proc as p on p.oid = t.tgfoid
+        where t.tgrelid = _relid
+            and p.pronamespace = 'vedur'::regnamespace
+            and p.proname ~ '^capture_[0-9]+_'
+    loop
+        execute format(
+            'create or replace function vedur.%I() returns trigger language plpgsql security definer as %L',
+            _fn.proname, vedur.capture_source(
+                _relid, _fn.spec ->> 'format',
+                array(select jsonb_array_elements_text(_fn.spec -> 'args'))));
+        _count := _count + 1;
+    end loop;
+    select case when _count > 0 then 200 else 404 end,
+        format('%s capture functions of table "%s" written anew', _count, i_table_name)
+    into ret_code, ret_note;
+end;
+$$;
