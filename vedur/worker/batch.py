@@ -102,7 +102,13 @@ class BatchRunner:
         state = get_worker_state(target, self.queue)
         stored = state.completed_tick if state else -1
         if position_allows(batch.prev_tick, batch.tick, stored):
-            stats = self._apply(target, provider, batch, subscription, tables)
+            try:
+                stats = self._apply(target, provider, batch, subscription, tables)
+            except BaseException:
+                # The operator may repair the target meanwhile: believe nothing learnt so far.
+                self.discard()
+                self.applier.forget()
+                raise
         else:
             log.info("batch %s..%s is already here", batch.prev_tick, batch.tick)
         finish_batch(provider, batch.id)

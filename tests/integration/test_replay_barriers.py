@@ -1,0 +1,243 @@
+"""Truncates, scripts and system events; what does not fit; names and types."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.integration.test_replay_worker import Leaf, make_leaf  # noqa: F401
+from tests.oracle.pair import QUEUE, WORKER, call
+from vedur.errors import DatabaseError, StateError
+
+pytestmark = pytest.mark.spark
+
+MakeLeaf = Callable[..., Leaf]
+
+
+def execute(leaf: Leaf, name: str, script: str, attrs: str | None = None) -> None:
+    """As `londiste3 execute` on the root."""
+    with leaf.root.transaction():
+        leaf.root.execute("set local session_replication_role = local")
+        args = [QUEUE, name, script, True] + ([attrs] if attrs else [])
+        call(leaf.root, "londiste.execute_start", *args)
+        leaf.root.execute(script)
+        call(leaf.root, "londiste.execute_finish", QUEUE, name)
+
+
+def test_truncate_in_the_middle_spares_tables_outside_the_set(make_leaf: MakeLeaf) -> None:
+    leaf = make_leaf()
+    leaf.pair.table("public.p", "create table p (id int primary key, v text)")
+    leaf.pair.table("public.c", "create table c (id int primary key, p int references p)")
+    leaf.leaf.execute("create table local_only (id int primary key, p int references p)")
+    leaf.root.execute("insert into p values (1, 'a'), (2, 'b'); insert into c values (1, 1)")
+    leaf.catch_up()
+    leaf.leaf.execute("insert into local_only values (1, 1)")
+    leaf.root.execute("update p set v = 'x'; truncate p, c; insert into p values (2, 'c')")
+    leaf.catch_up()
+    assert leaf.same("p") == ["(2,c)"]
+    assert leaf.same("c") == []
+    assert leaf.leaf.value("select count(*) from local_only") == 1
+
+
+def test_a_script_between_changes_runs_at_its_place(
+    make_leaf: MakeLeaf, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    leaf = make_leaf()
+    leaf.pair.table("public.t", "create table t (id int primary key, a text)")
+    leaf.root.execute("insert into t values (1, 'before')")
+    execute(leaf, "add.sql", "alter table t add column c int default 7")
+    leaf.root.execute("insert into t values (2, 'after', 8); update t set a = 'changed', c = 9")
+    execute(leaf, "again.sql", "update t set c = c + 1; alter table t add column d text")
+    leaf.root.execute("insert into t values (3, 'last', 3, 'd'); delete from t where id = 1")
+    leaf.catch_up()
+    assert leaf.same("t") == ["(2,changed,10,)", "(3,last,3,d)"]
+    said = [r.getMessage() for r in caplog.records]
+    start = said.index("Executing: add.sql")
+    assert said.index("Execute finished: add.sql") > start
+    leaf.root.execute("insert into t values (4, 'next batch', 1, 'x')")
+    leaf.catch_up()
+    assert len(leaf.same("t")) == 3
+
+
+def test_transaction_control_in_a_script_and_another_name_here(make_leaf: MakeLeaf) -> None:
+    leaf = make_leaf()
+    leaf.leaf.execute("create schema other")
+    leaf.pair.table(
+        "public.t",
+        "create table t (id int primary key)",
+        dest="other.t2",
+        dest_ddl="create table other.t2 (id int primary key)",
+    )
+    leaf.root.execute("insert into t values (1)")
+    leaf.root.autocommit = True
+    with leaf.root.transaction():
+        leaf.root.execute("set local session_replication_role = local")
+        script = "begin; alter table public.t add column c int; end;"
+        call(leaf.root, "londiste.execute_start", QUEUE, "f.sql", script, True)
+        leaf.root.execute("alter table public.t add column c int")
+        call(leaf.root, "londiste.execute_finish", QUEUE, "f.sql")
+    leaf.root.execute("insert into t values (2, 2)")
+    leaf.catch_up()
+    assert leaf.same("t", "other.t2") == ["(1,)", "(2,2)"]
+
+
+def test_a_script_for_other_nodes_is_left_out(make_leaf: MakeLeaf) -> None:
+    leaf = make_leaf()
+    leaf.pair.table("public.t", "create table t (id int primary key)")
+    leaf.root.execute("create schema far")
+    execute(leaf, "far.sql", "create table far.x (i int)", attrs="need-schema=far")
+    execute(leaf, "here.sql", "create table near (i int)", attrs="local-table=public.t")
+    leaf.catch_up()
+    assert leaf.leaf.value("select to_regclass('far.x')") is None
+    assert leaf.leaf.value("select to_regclass('near')") is not None
+
+
+def test_a_script_that_fails_leaves_nothing_and_is_tried_again(make_leaf: MakeLeaf) -> None:
+    leaf = make_leaf()
+    leaf.pair.table("public.t", "create table t (id int primary key)")
+    leaf.catch_up()
+    leaf.root.execute("create schema digoal")
+    leaf.root.execute("insert into t values (1)")
+    execute(leaf, "bad.sql", "create table digoal.x (i int)")
+    leaf.pair.tick()
+    with pytest.raises(DatabaseError, match='schema "digoal" does not exist'):
+        leaf.worker.work()
+    assert leaf.leaf.value("select count(*) from t") == 0
+    leaf.worker._work_safely()
+    state = leaf.leaf.one(
+        "select cur_error from pgq_node.local_state where consumer_name = %s", [WORKER]
+    )
+    assert state.cur_error == 'schema "digoal" does not exist'
+    leaf.leaf.execute("create schema digoal")
+    leaf.catch_up()
+    assert leaf.same("t") == ["(1)"]
+    state = leaf.leaf.one(
+        "select cur_error from pgq_node.local_state where consumer_name = %s", [WORKER]
+    )
+    assert state.cur_error is None
+
+
+def test_members_and_sequences_arrive(make_leaf: MakeLeaf) -> None:
+    leaf = make_leaf()
+    call(leaf.root, "pgq_node.register_location", QUEUE, "third", "host=third", False)
+    for db in (leaf.root, leaf.leaf):
+        db.execute("create sequence s")
+    call(leaf.root, "londiste.local_add_seq", QUEUE, "public.s")
+    leaf.catch_up()
+    names = {
+        r.node_name for r in leaf.leaf.query("select * from pgq_node.get_queue_locations('q')")
+    }
+    assert "third" in names
+    call(leaf.leaf, "londiste.local_add_seq", QUEUE, "public.s")
+    leaf.root.execute("select setval('s', 100000)")
+    leaf.root.execute("select londiste.root_check_seqs('q')")
+    leaf.catch_up()
+    assert leaf.leaf.value("select last_value from s") >= 100000
+
+
+def test_an_unknown_event_stops_the_worker(make_leaf: MakeLeaf) -> None:
+    leaf = make_leaf()
+    leaf.root.execute("select pgq.insert_event('q', 'londiste.surprise', 'x')")
+    leaf.pair.tick()
+    with pytest.raises(StateError, match="Unhandled event type in queue"):
+        while leaf.worker.work():
+            pass
+
+
+@pytest.mark.parametrize("flags", [None, "AIUDQ"], ids=["urlenc", "sql"])
+def test_a_column_missing_on_the_target_is_named(make_leaf: MakeLeaf, flags: str | None) -> None:
+    leaf = make_leaf()
+    leaf.pair.table(
+        "public.t",
+        "create table t (id int primary key, a text, extra int)",
+        dest_ddl="create table t (id int primary key, a text)",
+        flags=flags,
+    )
+    leaf.root.execute("insert into t values (1, 'a', 2)")
+    leaf.pair.tick()
+    with pytest.raises(StateError, match='table "public.t": column "extra" is missing'):
+        while leaf.worker.work():
+            pass
+    leaf.leaf.execute("alter table t add extra int")
+    leaf.catch_up()
+    assert leaf.same("t") == ["(1,a,2)"]
+
+
+def test_a_row_that_is_already_there_is_an_error_that_names_the_event(make_leaf: MakeLeaf) -> None:
+    leaf = make_leaf()
+    leaf.pair.table("public.t", "create table t (id int primary key, a text)")
+    with leaf.leaf.transaction():
+        leaf.leaf.execute("set local session_replication_role = replica")
+        leaf.leaf.execute("insert into t values (1, 'mine')")
+    leaf.root.execute("insert into t values (0, 'zero'); insert into t values (1, 'theirs')")
+    leaf.pair.tick()
+    with pytest.raises(DatabaseError, match=r"^\[ev_id=\d+,ev_txid=\d+\] duplicate key"):
+        while leaf.worker.work():
+            pass
+    assert leaf.leaf.value("select count(*) from t") == 1
+
+
+def test_updates_of_rows_that_are_missing_are_counted(
+    make_leaf: MakeLeaf, caplog: pytest.LogCaptureFixture
+) -> None:
+    leaf = make_leaf()
+    leaf.pair.table("public.t", "create table t (id int primary key, a text)")
+    leaf.root.execute("insert into t values (1, 'a'), (2, 'b')")
+    leaf.catch_up()
+    with leaf.leaf.transaction():
+        leaf.leaf.execute("set local session_replication_role = replica")
+        leaf.leaf.execute("delete from t where id = 1")
+    leaf.root.execute("update t set a = 'x'")
+    leaf.catch_up()
+    assert leaf.leaf.query("select * from t") == [(2, "x")]
+    assert "public.t: 1 update(s) found no row on this node" in caplog.messages
+
+
+def test_unique_values_swap_and_local_columns_survive(make_leaf: MakeLeaf) -> None:
+    leaf = make_leaf()
+    leaf.pair.table(
+        "public.t",
+        "create table t (id int primary key, u text unique)",
+        dest_ddl="create table t (id int primary key, u text unique, mine text default 'kept')",
+    )
+    leaf.root.execute("insert into t values (1, 'a'), (2, 'b'), (3, 'c')")
+    leaf.catch_up()
+    with leaf.leaf.transaction():
+        leaf.leaf.execute("set local session_replication_role = replica")
+        leaf.leaf.execute("update t set mine = 'local ' || id")
+    leaf.root.execute(
+        "update t set u = 'tmp' where id = 1; update t set u = 'a' where id = 2; "
+        "update t set u = 'b' where id = 3; update t set u = 'c' where id = 1"
+    )
+    leaf.catch_up()
+    got = leaf.leaf.query("select id, u, mine from t order by id")
+    assert got == [(1, "c", "local 1"), (2, "a", "local 2"), (3, "b", "local 3")]
+
+
+def test_pause_is_answered_and_kept(make_leaf: MakeLeaf) -> None:
+    leaf = make_leaf()
+    leaf.pair.table("public.t", "create table t (id int primary key)")
+    leaf.catch_up()
+    call(leaf.leaf, "pgq_node.set_consumer_paused", QUEUE, WORKER, True)
+    leaf.root.execute("insert into t values (1)")
+    leaf.pair.tick()
+    assert not leaf.worker.work()
+    row = leaf.leaf.one(
+        "select paused, uptodate from pgq_node.local_state where consumer_name = %s", [WORKER]
+    )
+    assert row == (True, True)
+    assert leaf.leaf.value("select count(*) from t") == 0
+    call(leaf.leaf, "pgq_node.set_consumer_paused", QUEUE, WORKER, False)
+    leaf.catch_up()
+    assert leaf.same("t") == ["(1)"]
+
+
+def test_passwords_stay_out_of_reprs(make_leaf: MakeLeaf) -> None:
+    leaf = make_leaf()
+    leaf.catch_up()
+    runner: Any = leaf.worker._runner
+    assert "host=" not in repr(runner) and "port=" not in repr(runner)
