@@ -374,6 +374,33 @@ COMMANDS: tuple[Command, ...] = (
         side="repair",
     ),
     Command(
+        "repair",
+        "make the rows that differ equal to the provider's",
+        "proof:repair",
+        _PROOF,
+        "[TABLE...]",
+        most=None,
+        details="Shows what would be done; with --apply it is done, in one transaction per table. "
+        "Running it again finds nothing. Without names: all local tables.",
+        options=(
+            option("--apply", help="write the rows"),
+            option("--force", help="repair although tables are not in sync"),
+            option(
+                "--where",
+                "--repair-where",
+                help="look only at rows for which this SQL condition holds",
+                metavar="CONDITION",
+                dest="where",
+            ),
+            _JSON,
+        ),
+        examples=(
+            ("dst.ini repair shop.orders", "the plan"),
+            ("dst.ini repair shop.orders --apply", "the deed"),
+        ),
+        side="repair",
+    ),
+    Command(
         "check",
         "compare the structure of tables with the provider's",
         "proof:check",

@@ -19,7 +19,7 @@ from vedur.errors import ConfigError, UsageError, VedurError
 
 log = logging.getLogger("vedur.cli")
 
-_SUMMARY = (
+SUMMARY = (
     "Replicates tables between PostgreSQL databases: a root, and nodes that follow it.\n"
     "INI describes one node; begin with --ini."
 )
@@ -48,7 +48,7 @@ def vedur() -> None:
 
 def main(program: str, argv: Sequence[str]) -> int:
     """Run one command line; returns the exit code."""
-    grammar = Grammar(program, _SUMMARY, COMMANDS)
+    grammar = Grammar(program, SUMMARY, COMMANDS)
     try:
         call = grammar.parse(argv)
         if call.options.help:

@@ -10,6 +10,7 @@ from vedur.config import LondisteSettings
 from vedur.ops import check as ops_check
 from vedur.ops import compare as ops_compare
 from vedur.ops import execute as ops_execute
+from vedur.ops import repair as ops_repair
 from vedur.ops.session import Session
 
 #: Exit codes above are taken by signals and shells.
@@ -33,6 +34,18 @@ def compare(call: Call, settings: LondisteSettings) -> int:
     if given.json:
         print_json([item.as_json() for item in found.tables])
     return min(_MAX_EXIT, found.bad)
+
+
+def repair(call: Call, settings: LondisteSettings) -> None:
+    """repair"""
+    given = call.options
+    options = ops_repair.RepairOptions(
+        tables=call.args, apply=given.apply, where=given.where, force=given.force
+    )
+    with Session(settings) as session:
+        found = ops_repair.repair(session, options)
+    if given.json:
+        print_json([asdict(item) for item in found])
 
 
 def check(call: Call, settings: LondisteSettings) -> int:
