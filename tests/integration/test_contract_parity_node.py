@@ -162,8 +162,8 @@ def answer(connection: psycopg.Connection[Any], sql: str) -> str:
 def plain(text: str) -> str:
     """Leave out what we decided to do otherwise everywhere.
 
-    New tables get JSON events; a truncate of a renamed table carries the name in the set; statements
-    of foreign keys name the schema of the table they refer to; raised errors have our own SQLSTATEs.
+    New tables get JSON events; a truncate of a renamed table carries the name in the set; foreign
+    keys name the schema of the table they refer to; errors of C code have another SQLSTATE.
     """
     text = text.replace("jsontriga", "logutriga")
     text = re.sub(r"londiste.truncate_renamed\('(\w+)', '[\w.]+'\)", r"pgq.sqltriga('\1')", text)
@@ -264,7 +264,8 @@ def copy_roles(db: vdb.Database, parts: int = 3) -> dict[str, list[tuple[Any, ..
                 return query
                     select substr(i_codes, a, 1) || substr(i_codes, b, 1) || substr(i_codes, c, 1),
                         q.nr, l.copy_role, l.copy_pos
-                    from generate_series(0, 2) q (nr), lateral londiste.get_table_list('p' || q.nr) l;
+                    from generate_series(0, 2) q (nr),
+                        lateral londiste.get_table_list('p' || q.nr) l;
             end loop; end loop; end loop;
         end $$
         """

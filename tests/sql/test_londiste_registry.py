@@ -59,6 +59,26 @@ def test_a_table_of_the_root_is_captured_as_json(node: vdb.Database) -> None:
     assert {e[2] for e in got[1:]} == {"public.t"}
 
 
+def test_capture_is_generated_for_the_table_and_goes_with_it(node: vdb.Database) -> None:
+    generated = (
+        "select count(*) from pg_trigger g join pg_proc f on f.oid = g.tgfoid"
+        " where g.tgname = '_londiste_rq' and f.pronamespace = 'vedur'::regnamespace"
+    )
+    functions = "select count(*) from pg_proc where pronamespace = 'vedur'::regnamespace"
+    before = node.value(functions)
+    call(node, "londiste.local_add_table", "rq", "t")
+    assert node.value(generated) == 1
+    # What cannot be generated falls back to the contract's trigger and leaves nothing behind.
+    call(node, "londiste.local_change_handler", "rq", "t", ["when=new.id > 5"], None)
+    assert node.value(generated) == 0
+    assert node.value(functions) == before
+    call(node, "londiste.local_change_handler", "rq", "t", [], None)
+    assert node.value(generated) == 1
+    call(node, "londiste.local_remove_table", "rq", "t")
+    assert triggers(node, "public.t") == {}
+    assert node.value(functions) == before
+
+
 def test_flags_choose_the_format_of_the_seeds(node: vdb.Database) -> None:
     call(node, "londiste.local_add_table", "rq", "t", ["tgflags=L"])
     node.execute("insert into t values (1, 'a b')")
@@ -152,7 +172,9 @@ def test_stored_indexes_come_back_when_a_copy_is_given_up(node: vdb.Database) ->
     call(node, "londiste.global_add_table", "lq", "public.t")
     call(node, "londiste.local_add_table", "lq", "public.t")
     call(node, "londiste.local_set_table_state", "lq", "public.t", None, "in-copy")
-    call(node, "londiste.local_set_table_struct", "lq", "public.t", "create index t_v on public.t(v)")
+    call(
+        node, "londiste.local_set_table_struct", "lq", "public.t", "create index t_v on public.t(v)"
+    )
     with pytest.raises(DatabaseError, match="table_info_check"), node.raw.transaction():
         call(node, "londiste.local_set_table_state", "lq", "public.t", None, "ok")
     assert call(node, "londiste.local_remove_table", "lq", "public.t")[0] == 200
@@ -273,7 +295,8 @@ def test_partitions_are_made_and_dropped_by_time(node: vdb.Database) -> None:
 
 def test_partitions_of_a_declared_table(node: vdb.Database) -> None:
     node.execute(
-        "create table public.dp (id int, ts timestamptz, primary key (id, ts)) partition by range (ts)"
+        "create table public.dp (id int, ts timestamptz, primary key (id, ts))"
+        " partition by range (ts)"
     )
     assert node.value(
         "select londiste.create_partition('dp', 'dp_2011_01', 'id,ts', 'ts', '2011-01-15', 'month')"
