@@ -19,7 +19,7 @@ from vedur.worker.copying_context import CopySetup
 from vedur.worker.copying_steps import Step
 from vedur.worker.loop import Worker
 
-DEADLINE = 60.0
+DEADLINE = 150.0
 
 CONTENT = "select md5(coalesce(string_agg(t::text, e'\\n' order by t::text), '')) from {} t"
 
@@ -199,12 +199,13 @@ class Lab:
 
     def debris(self) -> list[str]:
         """What a finished copy must not leave behind."""
-        found = [r.co_name for r in self.root.query(
-            "select co_name from pgq.subscription join pgq.consumer on co_id = sub_consumer "
-            "where co_name like '%.copy.%'")]  # fmt: skip
-        found += [r.consumer_name for r in self.leaf.query(
-            "select consumer_name from pgq_node.local_state where consumer_name like '%.copy.%'")]  # fmt: skip
-        found += [r.table_name for r in self.leaf.query("select table_name from vedur.copy_slice")]
-        found += [r.table_name for r in self.leaf.query(
-            "select table_name from londiste.table_info where dropped_ddl is not null")]  # fmt: skip
-        return found
+        queries = [
+            (self.root, "select co_name from pgq.subscription join pgq.consumer "
+             "on co_id = sub_consumer where co_name like '%.copy.%'"),
+            (self.leaf, "select consumer_name from pgq_node.local_state "
+             "where consumer_name like '%.copy.%'"),
+            (self.leaf, "select table_name from vedur.copy_slice"),
+            (self.leaf, "select table_name from londiste.table_info "
+             "where dropped_ddl is not null"),
+        ]  # fmt: skip
+        return [row[0] for db, text in queries for row in db.query(text)]

@@ -236,6 +236,17 @@ class Copying:
         self._moved.set()
         self._wake()
 
+    def _removed(self, job: TableJob) -> bool:
+        """Did a step fail because the table was removed under it?"""
+        try:
+            with self.setup.connect() as target:
+                self.setup.table(target, job.name)
+        except GivenUp:
+            return True
+        except VedurError:
+            return False
+        return False
+
     def _clean_up(self, job: TableJob) -> None:
         """A removed table leaves nothing behind; one that the next run takes up keeps its all."""
         if not self._stopping.is_set():
@@ -246,7 +257,7 @@ class Copying:
             self._jobs.pop(job.name, None)
 
     def _failed(self, job: TableJob, error: VedurError) -> None:
-        if job.cancelled:
+        if job.cancelled or self._removed(job):
             self._clean_up(job)
             self._release(job)
             return
