@@ -99,7 +99,7 @@ def compare(
         results = [_compare_table(session, spark, nodes, table, options) for table in tables]
     finally:
         if own:
-            spark.stop()
+            end_spark(spark)
     return CompareResult(tuple(results))
 
 
@@ -109,6 +109,13 @@ def start_spark(session: Session) -> SparkSession:
 
     settings = session.settings
     return start_session(f"{settings.job_name} compare", settings.spark, settings.logfile)
+
+
+def end_spark(spark: SparkSession) -> None:
+    """End the session and its Java process."""
+    from vedur.pipeline.session import stop_session
+
+    stop_session(spark)
 
 
 def make_nodes(

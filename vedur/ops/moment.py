@@ -12,6 +12,7 @@ are stopped as Londiste did: SHARE lock, two ticks, wait, two snapshots, release
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -81,7 +82,7 @@ def meet(nodes: Nodes, table: str, dest: str, *, keep_hold: bool = False) -> Ite
             _wait_for_lag(nodes, control)
         if not lock_free:
             log.debug("%s: queue of upstream's, writers are stopped", table)
-            yield stack.enter_context(_locked(nodes, control, here, table, dest))
+            yield stack.enter_context(_locked(nodes, control, here, table, dest, keep_hold))
             return
         for attempt in range(_ATTEMPTS):
             inner = ExitStack()
@@ -95,7 +96,9 @@ def meet(nodes: Nodes, table: str, dest: str, *, keep_hold: bool = False) -> Ite
                 inner.close()
                 raise
             with inner:
-                if not keep_hold:
+                if keep_hold:
+                    inner.enter_context(_kept(nodes, moment.tick))
+                else:
                     _let_go(nodes, control, here, moment.tick)
                 yield moment
             return
@@ -180,6 +183,28 @@ def _let_go(nodes: Nodes, control: Database, here: Database, tick: int) -> None:
         log.debug("the worker wakes up by itself: %s", error)
 
 
+@contextmanager
+def _kept(nodes: Nodes, tick: int) -> Iterator[None]:
+    """Renew a hold in the background for as long as somebody needs it."""
+    done = threading.Event()
+
+    def renew() -> None:
+        try:
+            with nodes.connect("target", "hold") as db:
+                while not nodes.clock.wait(done, HOLD / 4):
+                    _hold(nodes, db, tick)
+        except DatabaseError as error:
+            log.warning("the hold at tick %s cannot be renewed: %s", tick, error.message)
+
+    thread = threading.Thread(target=renew, name="hold", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
 def _wait_for_tick(nodes: Nodes, control: Database, here: Database, tick: int) -> None:
     clock = nodes.clock
     deadline = clock.monotonic() + nodes.max_wait
@@ -246,7 +271,7 @@ def _wait_for_lag(nodes: Nodes, control: Database) -> None:
 
 @contextmanager
 def _locked(
-    nodes: Nodes, control: Database, here: Database, table: str, dest: str
+    nodes: Nodes, control: Database, here: Database, table: str, dest: str, keep: bool
 ) -> Iterator[Moment]:
     with ExitStack() as stack:
         with nodes.connect("provider", "lock") as lock:
@@ -260,7 +285,10 @@ def _locked(
                 for which, name in (("provider", table), ("target", dest)):
                     reader = stack.enter_context(_reader(nodes, which, name))
                     names.append(str(reader.one(query("compare", "export")).name))
-        yield Moment(names[0], names[1], tick, False)
+                if keep:
+                    yield Moment(names[0], names[1], tick, False)
+        if not keep:
+            yield Moment(names[0], names[1], tick, False)
 
 
 def _two_ticks(nodes: Nodes, control: Database) -> int:

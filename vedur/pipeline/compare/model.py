@@ -89,6 +89,7 @@ class Pair:
     source: Side
     target: Side
     keyed: bool
+    target_names: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
 
 

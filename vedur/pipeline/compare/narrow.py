@@ -105,14 +105,20 @@ def _bad_buckets(spark: SparkSession, pair: Pair, rows: int, limit: int) -> dict
     return {"mask": mask, "buckets": ",".join(map(str, numbers))}
 
 
-def describe(spark: SparkSession, pair: Pair, keys: DataFrame, *, shown: int = 100) -> Differences:
-    """Count the keys by kind and look at the first `shown` of them, in order of their text."""
-    kept = keys.persist()
+def describe(
+    spark: SparkSession, pair: Pair, keys: DataFrame, *, shown: int = 100, keep: bool = False
+) -> Differences:
+    """Count the keys by kind and look at the first `shown` of them, in order of their text.
+
+    With `keep` the caller has persisted the keys and goes on using them.
+    """
+    kept = keys if keep else keys.persist()
     try:
         counts = {r["kind"]: int(r["count"]) for r in kept.groupBy("kind").count().collect()}
         first = [(r.key, r.kind) for r in kept.orderBy("key").limit(shown).collect()]
     finally:
-        kept.unpersist()
+        if not keep:
+            kept.unpersist()
     rows = [Difference(kind, _named(pair, key)) for key, kind in first]
     changed = [key for key, kind in first if kind == DIFFERENT]
     if changed and pair.keyed:

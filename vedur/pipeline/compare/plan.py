@@ -68,6 +68,7 @@ def make_pair(
         _keyed(source, tuple((c.source.name, c.source.type, c.source_sql) for c in key)),
         _keyed(target, tuple((c.target.name, c.target.type, c.target_sql) for c in key)),
         bool(matched.key),
+        tuple(c.target.name for c in matched.columns),
         matched.only_source + matched.only_target,
     )
 

@@ -295,13 +295,21 @@ where pg_catalog.hashtextextended(key, 0) & 2147483647 >= {low}
 analyze {stage}
 
 -- name: read_rows
--- Rows of the provider by key, in COPY's text format; takes no parameters, the keys are literals.
+-- Rows of the provider by key, in COPY's text format; one parameter for each key column.
 copy (
     select {columns}
     from {table} as t
-    join (values {values}) as k ({names}) on {match}
+    join rows from ({marks}) as k ({names}) on {match}
     where {condition}
 ) to stdout
+
+-- name: named_row
+-- A staged row under the names of the target, as JSON.
+pg_catalog.row_to_json((select x from (select {columns}) x))
+
+-- name: repair_lock
+-- One repair of a table at a time.
+select pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended('vedur.repair ' || %s, 0))
 
 -- name: repair_delete
 -- Rows that the provider does not have. Each removed row goes to the log.
@@ -325,39 +333,41 @@ from gone g
 insert into vedur.repair_log
     (queue_name, table_name, dest_table, tick_id, action, row_key, old_row, new_row)
 select {queue}, {name}, {dest_name}, {tick}, 'update', {key},
-    pg_catalog.row_to_json(t), pg_catalog.row_to_json(r)
-from {dest} as t
+    pg_catalog.row_to_json(t), {new_row}
+from {only} {dest} as t
 join (select distinct on ({row_key}) * from {rows} r) r on {row_match}
-where row({old})::text is distinct from row({new})::text
+where {differs}
 
 -- name: repair_update
 -- And changed.
 update {only} {dest} as t
 set {sets}
 from (select distinct on ({row_key}) * from {rows} r) r
-where {row_match} and row({old})::text is distinct from row({new})::text
+where {row_match} and {differs}
 
 -- name: repair_take_out
--- The same in two halves, for tables where rows could collide in passing: first all old rows go.
+-- The same in two halves, where an update could collide in passing with a row that is itself about
+-- to change, or where the target has a key twice: first all old rows go, the insert brings them.
 delete from {only} {dest} as t
-using {rows} r
-where {row_match} and row({old})::text is distinct from row({new})::text
+using (select distinct on ({row_key}) * from {rows} r) r
+where {row_match} and {differs}
 
 -- name: repair_insert
--- Rows that the target lacks.
+-- Rows that the target lacks. Those that were taken out are in the log already.
 with come as (
-    insert into {dest} ({columns}) overriding system value
+    insert into {dest} as t ({columns}) overriding system value
     select {values}
     from (select distinct on ({row_key}) * from {rows} r) r
-    where not exists (select 1 from {dest} as t where {row_match})
-    returning *
+    where not exists (select 1 from {only} {dest} as t where {row_match})
+    returning t.*
 )
 insert into vedur.repair_log
     (queue_name, table_name, dest_table, tick_id, action, row_key, new_row)
 select {queue}, {name}, {dest_name}, {tick}, 'insert', {come_key}, pg_catalog.row_to_json(c)
 from come c
 where not exists (
-    select 1 from vedur.repair_log l
+    select 1
+    from vedur.repair_log l
     where l.queue_name = {queue} and l.table_name = {name} and l.tick_id = {tick}
         and l.action = 'update' and l.row_key = {come_key})
 
@@ -378,9 +388,20 @@ select pg_catalog.pg_notify('pgq_tick', %s || ':' || %s)
 
 -- name: set_timeouts
 -- Nothing may wait for ever while the ticker stands still; 0 is no limit.
-select pg_catalog.set_config('lock_timeout', %s, false),
-    pg_catalog.set_config('statement_timeout', %s, false)
+select pg_catalog.set_config('lock_timeout', %s, false) as lock_timeout,
+    pg_catalog.set_config('statement_timeout', %s, false) as statement_timeout
 
 -- name: no_search_path
 -- Names of types come out qualified.
 set local search_path = pg_catalog, pg_temp
+
+-- name: all_uniques
+-- Column sets of everything that can make two rows collide; null for expressions.
+select (
+        select pg_catalog.array_agg(a.attname::text order by k.nr)
+        from pg_catalog.unnest(i.indkey::int2[]) with ordinality as k (attnum, nr)
+        join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+        where k.nr <= i.indnkeyatts and i.indexprs is null and i.indpred is null
+    ) as columns
+from pg_catalog.pg_index i
+where i.indrelid = pg_catalog.to_regclass(%s) and (i.indisunique or i.indisexclusion)

@@ -1,0 +1,278 @@
+"""compare end to end: a real worker, real ticks, writers that never stop."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tests.integration.compare_lab import Lab, make_lab  # noqa: F401
+from tests.oracle.pair import QUEUE, WORKER
+from vedur.clock import SYSTEM
+from vedur.db import Database, connect
+from vedur.errors import DatabaseError, StateError
+from vedur.ops.compare import CompareOptions, compare, custom_sql
+from vedur.ops.moment import LAGGING, Nodes, meet
+
+pytestmark = pytest.mark.spark
+
+MakeLab = Callable[..., Lab]
+
+USERS = """
+create table users (
+    id int primary key, name text, balance numeric(12, 2), score float8, seen timestamptz,
+    note text
+)
+"""
+FILL = """
+insert into users
+select g, 'user ' || g, g * 1.5, sqrt(g), '2024-05-31 09:00+00', null
+from generate_series(1, {rows}) g
+"""
+WRITERS = (
+    "update users set balance = balance + 1, seen = now()"
+    " where id = (select 1 + (random() * 499)::int)",
+    "with gone as (delete from users where id = (select 501 + (random() * 400)::int) returning *)"
+    " insert into users select id + 1000, name, balance, score, now(), note from gone"
+    " on conflict do nothing",
+    "insert into users select 10000 + (random() * 1e6)::int, 'new', 1, random(), now(), ''"
+    " on conflict do nothing",
+)
+
+
+def ready(make: MakeLab, rows: int = 1000, **settings: Any) -> Lab:
+    lab = make(**settings)
+    lab.pair.table("public.users", USERS)
+    lab.root.execute(FILL.format(rows=rows))
+    lab.start()
+    lab.settle()
+    return lab
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        f"{r.levelname} {r.getMessage()}"
+        for r in caplog.records
+        if r.name.startswith("vedur.ops") and r.levelno >= logging.INFO
+    ]
+
+
+def test_output_is_that_of_the_seeds(
+    make_lab: MakeLab,  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    lab = ready(make_lab)
+    with lab.session() as session:
+        result = compare(session, CompareOptions(), lab.spark)
+    total = lab.leaf.one(
+        "select count(1) as cnt, sum(hashtext(t.*::text)) as chksum from only users t"
+    )
+    sums = f"{total.cnt} rows, checksum={total.chksum}"
+    assert lines(caplog) == [
+        "INFO Locking public.users",
+        "INFO Syncing public.users",
+        "INFO Counting public.users",
+        f"INFO srcdb: {sums}",
+        f"INFO dstdb: {sums}",
+    ]
+    assert result.bad == 0
+    assert result.tables[0].lock_free
+    caplog.clear()
+    lab.plant("update users set note = '' where id = 7; delete from users where id = 8")
+    with lab.session() as session:
+        options = CompareOptions(tables=("users",), rows=True)
+        result = compare(session, options, lab.spark)
+        counted = compare(session, CompareOptions(count_only=True), lab.spark)
+    assert result.bad == 1
+    assert "WARNING public.users: Results do not match!" in lines(caplog)
+    assert "INFO public.users: different id=7 columns: note" in lines(caplog)
+    assert "INFO public.users: missing id=8" in lines(caplog)
+    assert "INFO srcdb: 1000 rows" in lines(caplog)
+    assert "INFO dstdb: 999 rows" in lines(caplog)
+    assert counted.tables[0].as_json()["target"] == {"cnt": 999}
+
+
+def test_no_false_alarm_and_no_lock_while_writers_write(make_lab: MakeLab) -> None:  # noqa: F811
+    lab = ready(make_lab)
+    for statement in WRITERS:
+        lab.write(statement)
+    waits: list[int] = []
+
+    def watch() -> None:
+        with connect(lab.root.connstr, autocommit=True) as db:
+            while not lab.stop.wait(0.02):
+                waits.append(
+                    db.value(
+                        "select count(*) from pg_locks where relation = 'users'::regclass"
+                        " and mode in ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock',"
+                        " 'AccessExclusiveLock')"
+                    )
+                )
+
+    lab._thread(watch)
+    seen = set()
+    with lab.session() as session:
+        for _ in range(8):
+            before = lab.written
+            result = compare(session, CompareOptions(rows=True), lab.spark)
+            assert result.bad == 0, result.tables[0].as_json()
+            seen.add(result.tables[0].source["strong"])
+            assert lab.written > before
+    assert len(seen) == 8
+    assert len(waits) > 10
+    assert set(waits) == {0}
+    # and a difference is seen among all those changes
+    lab.plant("insert into users values (-1, 'planted')")
+    with lab.session() as session:
+        result = compare(session, CompareOptions(rows=True), lab.spark)
+    found = result.tables[0].differences
+    assert found is not None
+    assert [(r.kind, r.key) for r in found.rows] == [("extra", {"id": "-1"})]
+
+
+def test_filter_other_name_and_own_statement(
+    make_lab: MakeLab,  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lab = make_lab()
+    ddl = USERS.replace("users", "digoal_02.users1")
+    lab.pair.table(
+        "public.users", USERS, dest="digoal_02.users1", dest_ddl=f"create schema digoal_02; {ddl}"
+    )
+    lab.root.execute(FILL.format(rows=50))
+    lab.start()
+    lab.settle()
+    with lab.session() as session:
+        assert compare(session, CompareOptions(), lab.spark).bad == 0
+    lab.attrs("public.users", "copy_condition=id%3C20")
+    with lab.session() as session:
+        assert compare(session, CompareOptions(), lab.spark).bad == 1
+    lab.plant("delete from digoal_02.users1 where id >= 20")
+    caplog.set_level(logging.INFO)
+    own = "select count(1) as n, max(id) as top from _TABLE_"
+    with lab.session() as session:
+        assert compare(session, CompareOptions(), lab.spark).bad == 0
+    with lab.session(compare_sql=own, compare_fmt="%(n)d to %(top)s") as session:
+        assert compare(session, CompareOptions(), lab.spark).bad == 0
+    assert "INFO srcdb: 19 to 19" in lines(caplog)
+    assert "INFO dstdb: 19 to 19" in lines(caplog)
+
+
+def test_placeholders_of_an_own_statement() -> None:
+    text = "select sum(hashtext((_COLS_)::text)) from only _TABLE_ t where x"
+    plain = custom_sql(text, "s.t", ("t.a", "t.b"), "(true) and (true)")
+    assert plain == 'select sum(hashtext((t.a, t.b)::text)) from only "s"."t" t where x'
+    some = custom_sql("select 1 from only _TABLE_ where x", "s.t", ("t.a",), "(a<1) and (true)")
+    assert some == (
+        'select 1 from (select * from only "s"."t" as t where (a<1) and (true)) as t where x'
+    )
+
+
+def nodes(lab: Lab, **more: Any) -> Nodes:
+    return Nodes(lab.root.connstr, lab.leaf.connstr, QUEUE, WORKER, SYSTEM, **more)
+
+
+def test_a_worker_that_does_not_come_is_told_of_and_given_up(
+    make_lab: MakeLab,  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lab = make_lab()
+    lab.pair.table("public.users", USERS)
+    with (
+        pytest.raises(StateError, match=LAGGING),
+        meet(nodes(lab, max_wait=0.5), "public.users", "public.users"),
+    ):
+        pass
+    assert lab.leaf.value("select count(*) from vedur.hold") == 0
+    assert lab.root.value("select count(*) from pg_locks where locktype = 'advisory'") == 0
+    lab.start()
+    lab.settle()
+    with meet(nodes(lab), "public.users", "public.users") as moment:
+        assert moment.lock_free
+
+
+def test_ticks_stay_in_the_order_of_their_snapshots(make_lab: MakeLab) -> None:  # noqa: F811
+    """Moments among two hasty tickers and writers: a later tick never sees less."""
+    lab = ready(make_lab, 200)
+    lab._thread(lab._ticker)
+    for statement in WRITERS[:2]:
+        lab.write(statement, 0.0)
+    for _ in range(15):
+        with meet(nodes(lab), "public.users", "public.users"):
+            pass
+    ticks = lab.root.query(
+        "select tick_id, txid_snapshot_xmin(tick_snapshot) as xmin,"
+        " txid_snapshot_xmax(tick_snapshot) as xmax,"
+        " array(select txid_snapshot_xip(tick_snapshot)) as xip, tick_event_seq, tick_time"
+        " from pgq.tick order by tick_id"
+    )
+    assert len(ticks) > 30
+    for old, new in pairwise(ticks):
+        assert old.xmin <= new.xmin
+        assert old.xmax <= new.xmax
+        assert old.tick_event_seq <= new.tick_event_seq
+        assert old.tick_time <= new.tick_time
+        # what runs at the new tick was not finished at the old one
+        assert all(x >= old.xmax or x in old.xip for x in new.xip)
+
+
+def test_no_tick_between_lock_and_moment(make_lab: MakeLab) -> None:  # noqa: F811
+    lab = make_lab()
+    other = connect(lab.root.connstr, autocommit=True)
+    holder = connect(lab.root.connstr, autocommit=True)
+    tick = holder.value("select vedur.begin_moment('q')")
+    done = threading.Event()
+
+    def ticker() -> None:
+        other.execute("select pgq.force_tick('q'); select pgq.ticker('q')")
+        done.set()
+
+    thread = threading.Thread(target=ticker)
+    thread.start()
+    assert not done.wait(0.5)
+    reader = connect(lab.root.connstr, autocommit=True)
+    reader.execute("begin isolation level repeatable read")
+    snap = reader.one("select pg_export_snapshot() as name, txid_current_snapshot()::text as text")
+    lab.root.execute("create table later (id int)")
+    # a transaction with another snapshot is refused
+    with pytest.raises(DatabaseError, match="exported snapshot"):
+        holder.value("select vedur.write_moment('q', %s, %s)", [tick, snap.text])
+    holder.execute(f"begin isolation level repeatable read; set transaction snapshot '{snap.name}'")
+    assert holder.value("select vedur.write_moment('q', %s, %s)", [tick, snap.text]) == tick
+    holder.execute("commit")
+    assert not done.is_set()
+    holder.value("select vedur.end_moment('q')")
+    thread.join(10)
+    assert done.is_set()
+    rows = lab.root.query("select tick_id, tick_snapshot::text as s from pgq.tick order by 1")
+    assert rows[-2].tick_id == tick
+    assert rows[-2].s == snap.text
+    assert rows[-1].tick_id > tick
+    with pytest.raises(DatabaseError, match="ticker lock"):
+        holder.value("select vedur.write_moment('q', %s, %s)", [tick, snap.text])
+    for db in (other, holder, reader):
+        db.close()
+
+
+def test_a_dead_holder_stops_nobody(make_lab: MakeLab) -> None:  # noqa: F811
+    lab = ready(make_lab, 10)
+    tick = lab.root.value("select max(tick_id) from pgq.tick") + 20
+    lab.leaf.execute("select vedur.set_hold('q', %s, %s, '10 seconds')", [WORKER, tick])
+    wait_for(lab.leaf, f"last_tick_id = {tick}")
+    SYSTEM.sleep(1)
+    wait_for(lab.leaf, f"last_tick_id = {tick}")
+    lab.leaf.execute("update vedur.hold set until = now()")
+    wait_for(lab.leaf, f"last_tick_id > {tick}")
+
+
+def wait_for(db: Database, condition: str) -> None:
+    for _ in range(1000):
+        if db.value(f"select {condition} from pgq_node.local_state where queue_name = 'q'"):
+            return
+        SYSTEM.sleep(0.02)
+    raise AssertionError(condition)

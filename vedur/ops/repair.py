@@ -1,0 +1,220 @@
+"""repair: make local rows what the provider has, only those that differ; a plan unless --apply.
+
+Two moments for each table. At the first, both sides are compared while everything runs on, and
+the keys that differ are put aside. At the second the worker is held at a tick, the provider's rows
+of just these keys are fetched as of that tick, and one transaction of the target deletes, updates
+and inserts; it also locks the worker's position, so the tick cannot pass under it. What a newer
+event has put right meanwhile is found right at the second moment and left alone. Every row that
+is written is in `vedur.repair_log`.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from vedur.catalog.tables import TableInfo
+from vedur.db import Database, connect
+from vedur.errors import StateError
+from vedur.ops.compare import (
+    at_moment,
+    chosen_tables,
+    end_spark,
+    estimated_rows,
+    make_nodes,
+    plan_pair,
+    start_spark,
+)
+from vedur.ops.moment import Moment, Nodes, meet
+from vedur.ops.session import Session
+from vedur.sql import query
+from vedur.worker.script import set_role
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from vedur.pipeline.compare import Differences, Pair, Sums
+    from vedur.pipeline.repair import Repaired, RepairTable, Stage
+
+log = logging.getLogger(__name__)
+
+_VERBS = {"missing": "insert", "different": "update", "extra": "delete"}
+
+
+@dataclass(frozen=True)
+class RepairOptions:
+    """The command line's share; `where` narrows both sides to rows for which it holds."""
+
+    tables: tuple[str, ...] = ()
+    apply: bool = False
+    where: str | None = None
+    force: bool = False
+    shown: int = 10
+    max_wait: float = 60.0
+
+
+@dataclass(frozen=True)
+class TableRepair:
+    """The plan for one table, or what was done."""
+
+    table: str
+    dest_table: str
+    source_rows: int
+    target_rows: int
+    inserts: int
+    updates: int
+    deletes: int
+    applied: bool
+    tick: int
+    sample: Differences | None = None
+
+    @property
+    def total(self) -> int:
+        """Rows that differ, or differed."""
+        return self.inserts + self.updates + self.deletes
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self)
+
+
+def repair(
+    session: Session, options: RepairOptions, spark: SparkSession | None = None
+) -> list[TableRepair]:
+    """Plan, or with `apply` do, the repair of local tables."""
+    info, tables = chosen_tables(session, options.tables)
+    if not tables:
+        return []
+    if options.apply and info.target_for:
+        log.warning("nodes below this one are not repaired with it: run repair on each of them")
+    own, spark = (spark is None), spark or start_spark(session)
+    try:
+        nodes = make_nodes(session, info, force=options.force, max_wait=options.max_wait)
+        return [_repair_table(session, spark, nodes, table, options) for table in tables]
+    finally:
+        if own:
+            end_spark(spark)
+
+
+def _repair_table(
+    session: Session, spark: SparkSession, nodes: Nodes, table: TableInfo, options: RepairOptions
+) -> TableRepair:
+    pair = plan_pair(session, nodes, table, options.where)
+    if not pair.keyed:
+        raise StateError(
+            f'table "{table.table_name}" has no key to find rows by: '
+            "give it a primary key, or copy it again with resync"
+        )
+    with connect(nodes.target, name="repair", autocommit=True) as db:
+        if not db.value(query("compare", "repair_lock"), [pair.dest]):
+            raise StateError(f'another repair of "{pair.dest}" is running: wait for it to end')
+        done = _Repair(session, spark, nodes, pair, db, options).run()
+    log.info(
+        "finished %s: src: %d rows, dst: %d rows, missed: %d inserts, %d updates, %d deletes",
+        pair.dest,
+        done.source_rows,
+        done.target_rows,
+        done.inserts,
+        done.updates,
+        done.deletes,
+    )
+    return done
+
+
+@dataclass
+class _Repair:
+    """One table; `db` is a connection of its own that holds the lock of this repair."""
+
+    session: Session
+    spark: SparkSession
+    nodes: Nodes
+    pair: Pair
+    db: Database
+    options: RepairOptions
+
+    @property
+    def _limit(self) -> int:
+        return self.session.settings.max_connections_per_node
+
+    def run(self) -> TableRepair:
+        """Look; and if asked to, and if there is something, write."""
+        from vedur.pipeline.repair import RepairTable, open_stage
+
+        pair = self.pair
+        log.info("Checking %s", pair.dest)
+        table = RepairTable.read(self.db, pair)
+        with open_stage(self.db, pair, table.target_columns) as stage:
+            with meet(self.nodes, pair.name, pair.dest) as moment:
+                sums, found = self._look(at_moment(pair, moment), stage)
+            if found is None or not self.options.apply:
+                return self._plan(moment, sums, found)
+            with meet(self.nodes, pair.name, pair.dest, keep_hold=True) as moment:
+                done = self._write(at_moment(pair, moment), moment, table, stage)
+        return TableRepair(
+            pair.name,
+            pair.dest,
+            sums[0].rows,
+            sums[1].rows,
+            done.inserts,
+            done.updates,
+            done.deletes,
+            True,
+            moment.tick,
+            found,
+        )
+
+    def _look(self, pair: Pair, stage: Stage) -> tuple[tuple[Sums, Sums], Differences | None]:
+        from vedur.pipeline.compare import checksum, describe, differing_keys
+        from vedur.pipeline.repair import stage_keys
+
+        sums = checksum(self.spark, pair, limit=self._limit)
+        if sums[0] == sums[1]:
+            return sums, None
+        rows = estimated_rows(pair)
+        keys = differing_keys(self.spark, pair, rows=rows, limit=self._limit).persist()
+        try:
+            found = describe(self.spark, pair, keys, shown=self.options.shown, keep=True)
+            if self.options.apply:
+                stage_keys(self.spark, keys, self.nodes.target, stage)
+        finally:
+            keys.unpersist()
+        self._report(found)
+        return sums, found
+
+    def _report(self, found: Differences) -> None:
+        for row in found.rows:
+            key = ", ".join(f"{name}={value}" for name, value in row.key.items())
+            columns = f" columns: {', '.join(row.columns)}" if row.columns else ""
+            log.info("%s: %s %s%s", self.pair.dest, _VERBS[row.kind], key, columns)
+        more = found.total - len(found.rows)
+        if more > 0:
+            log.info("%s: and %d more", self.pair.dest, more)
+
+    def _plan(
+        self, moment: Moment, sums: tuple[Sums, Sums], found: Differences | None
+    ) -> TableRepair:
+        counts = (found.missing, found.different, found.extra) if found else (0, 0, 0)
+        pair = self.pair
+        return TableRepair(
+            pair.name, pair.dest, sums[0].rows, sums[1].rows, *counts, False, moment.tick, found
+        )
+
+    def _write(self, pair: Pair, moment: Moment, table: RepairTable, stage: Stage) -> Repaired:
+        from vedur.pipeline.repair import apply, stage_rows
+
+        stage_rows(self.spark, pair, table.source_columns, stage, tasks=self._limit)
+        for name in (stage.keys, stage.rows):
+            self.db.execute(query("compare", "stage_analyze").format(stage=name))
+        queue, consumer = self.nodes.queue, self.nodes.consumer
+        with self.db.transaction():
+            # The worker's own lock first: then it stands before its first row, not in the middle.
+            self.db.value(query("worker", "lock_position"), [queue, consumer])
+            position = self.db.value(query("compare", "lock_position"), [queue, consumer])
+            if moment.lock_free and position != moment.tick:
+                raise StateError(
+                    f"the worker went on to tick {position} while rows of tick {moment.tick} "
+                    "were being fetched: nothing is written, run repair again"
+                )
+            set_role(self.db, "replica")
+            return apply(self.db, pair, table, stage, queue, moment.tick)

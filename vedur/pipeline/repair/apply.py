@@ -1,0 +1,129 @@
+"""One transaction that makes the target's rows those of the stage, and logs each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vedur.db import Database
+from vedur.names import QualifiedName, parse_name, quote_ident
+from vedur.pipeline.compare.model import Pair
+from vedur.pipeline.compare.plan import read_columns
+from vedur.pipeline.repair.stage import Stage
+from vedur.sql import query
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """Rows that were written."""
+
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.inserts + self.updates + self.deletes
+
+
+@dataclass(frozen=True)
+class RepairTable:
+    """What a repair writes of a table: columns by name on the provider and on the target.
+
+    `whole`: these are all columns of the target, so a row can be removed and brought again.
+    `collide`: rows can get into each other's way while they change. `repeats`: nothing keeps the
+    target from having a key twice.
+    """
+
+    source_columns: tuple[str, ...]
+    target_columns: tuple[str, ...]
+    key: tuple[int, ...]  # positions of the key in them
+    whole: bool
+    collide: bool
+    repeats: bool = False
+
+    @classmethod
+    def read(cls, db: Database, pair: Pair) -> RepairTable:
+        """From the target's catalog."""
+        table = parse_name(pair.dest)
+        columns = read_columns(db, table)
+        target_names = dict(zip(pair.column_names, pair.target_names, strict=True))
+        generated = {c.name for c in columns if c.generated}
+        pairs = [(s, t) for s, t in target_names.items() if t not in generated]
+        names = [s for s, _ in pairs]
+        key = {target_names[k] for k in pair.key_names}
+        uniques = _all_uniques(db, table)
+        return cls(
+            tuple(names),
+            tuple(t for _, t in pairs),
+            tuple(names.index(k) for k in pair.key_names),
+            {t for _, t in pairs} | generated == {c.name for c in columns},
+            any(u != key for u in uniques),
+            not any(u and u <= key for u in uniques),
+        )
+
+
+def _all_uniques(db: Database, table: QualifiedName) -> list[set[str]]:
+    rows = db.query(query("compare", "all_uniques"), [table.quoted])
+    return [set(r.columns or ()) for r in rows]
+
+
+def apply(
+    db: Database, pair: Pair, table: RepairTable, stage: Stage, queue: str, tick: int
+) -> Repaired:
+    """Delete, update, insert inside the caller's transaction, whose role is replica."""
+    filled = _fill(db, pair, table, stage, queue, tick)
+    steps = ["repair_delete", "repair_changed", "repair_update", "repair_insert"]
+    if (table.collide or table.repeats) and table.whole:
+        steps[2] = "repair_take_out"
+    for step in steps:
+        db.execute(query("compare", step).format(**filled))
+    rows = db.query(query("compare", "repair_counts"), [queue, pair.name, tick])
+    counts = {row.action: int(row.n) for row in rows}
+    return Repaired(counts.get("insert", 0), counts.get("update", 0), counts.get("delete", 0))
+
+
+def _fill(
+    db: Database, pair: Pair, table: RepairTable, stage: Stage, queue: str, tick: int
+) -> dict[str, object]:
+    target = pair.target
+    quoted = [quote_ident(c) for c in table.target_columns]
+    staged = [f"r.c{i}" for i in range(1, len(quoted) + 1)]
+    keys = [(quoted[i], staged[i]) for i in table.key]
+    old, new = ", ".join(f"t.{q}" for q in quoted), ", ".join(staged)
+    named = ", ".join(f"{s} as {q}" for s, q in zip(staged, quoted, strict=True))
+    return {
+        "dest": target.table,
+        "only": target.only,
+        "keys": stage.keys,
+        "rows": stage.rows,
+        "typed_key": ", ".join(
+            f"cast(s.key::json ->> {i} as {kind}) as k{i + 1}"
+            for i, kind in enumerate(target.key_types)
+        ),
+        "match": target.match(),
+        "condition": target.condition,
+        "row_match": " and ".join(f"t.{q} = {s}" for q, s in keys),
+        "row_key": ", ".join(s for _, s in keys),
+        "differs": (
+            "true"
+            if table.repeats and table.whole
+            else f"row({old})::text is distinct from row({new})::text"
+        ),
+        "sets": ", ".join(f"{q} = {s}" for q, s in zip(quoted, staged, strict=True)),
+        "columns": ", ".join(quoted),
+        "values": new,
+        "new_row": query("compare", "named_row").format(columns=named),
+        "key": _key_text("t", keys),
+        "gone_key": _key_text("g", keys),
+        "come_key": _key_text("c", keys),
+        "queue": db.mogrify("%s", [queue]),
+        "name": db.mogrify("%s", [pair.name]),
+        "dest_name": db.mogrify("%s", [pair.dest]),
+        "tick": tick,
+    }
+
+
+def _key_text(alias: str, keys: list[tuple[str, str]]) -> str:
+    parts = ", ".join(f"cast({alias}.{q} as text)" for q, _ in keys)
+    return query("compare", "key_text").format(key=parts)
