@@ -81,10 +81,11 @@ begin
         return;
     end if;
     if _found and _old.local then
-        if coalesce(_old.table_attrs, '') <> coalesce(_attrs, '') or _old.dest <> _dest then
+        if _old.table_attrs is distinct from _attrs or _old.dest <> _dest then
             ret_code := 410;
             ret_note := 'Table ' || _title || ' already added, but with different args: '
-                || coalesce(_old.table_attrs, '');
+                || concat_ws(', ', _old.table_attrs,
+                    case when _old.dest <> _dest then 'table ' || _old.dest end);
             return;
         end if;
         ret_code := 200;

@@ -8,7 +8,8 @@ create or replace function londiste.local_change_handler(
 language plpgsql
 as $$
 -- ----------------------------------------------------------------------
--- Replace the settings and the triggers of a table of this node.
+-- Replace the settings and the triggers of a table of this node; with no_triggers the triggers that
+-- it has stay as they are.
 --
 -- Parameters: i_queue_name - cascaded queue; i_table_name - table; i_trg_args - as for
 --             londiste.local_add_table; i_table_attrs - urlenc settings.
@@ -52,9 +53,6 @@ begin
         ret_code := _trg.ret_code;
         ret_note := 'Trigger creation failed for table ' || _name || ': ' || _trg.ret_note;
         return;
-    end if;
-    if _trg.ret_code = 201 then
-        perform londiste.drop_table_triggers(i_queue_name, _name);
     end if;
 
     update londiste.table_info t
