@@ -10,8 +10,8 @@ as $$
 -- Writes: nothing.
     select format(
         'pg_catalog.record_image_ne(row(%s), row(%s))',
-        string_agg(format('%s.%I', i_new, c), ', '),
-        string_agg(format('%s.%I', i_old, c), ', '))
+        string_agg(vedur.capture_ref(i_new, c), ', '),
+        string_agg(vedur.capture_ref(i_old, c), ', '))
     from unnest(i_columns) as c
     having count(*) > 0
 $$;

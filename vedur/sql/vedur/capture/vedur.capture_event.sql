@@ -45,7 +45,7 @@ begin
 
     foreach _field in array array[
         'ev_type', 'ev_data', 'ev_extra1', 'ev_extra2', 'ev_extra3', 'ev_extra4'] loop
-        select vedur.capture_value(c.col_type, format('%s.%I', _row, c.col_name), 'text')
+        select vedur.capture_value(c.col_type, vedur.capture_ref(_row, c.col_name), 'text')
         into _value
         from vedur.capture_columns(i_relid) as c
         where c.magic = _field;

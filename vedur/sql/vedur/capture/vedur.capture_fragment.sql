@@ -29,9 +29,8 @@ begin
             ' || '','' || ' order by c.col_nr) filter (where c.sent),
         string_agg(
             format(
-                'case when pg_catalog.record_image_ne(row(%1$s.%3$I), row(%2$s.%3$I))'
-                    ' then %4$L || pg_catalog.quote_nullable(%5$s) end',
-                i_new, i_old, c.col_name, quote_ident(c.col_name) || '=', c.new_text),
+                'case when %s then %L || pg_catalog.quote_nullable(%s) end',
+                vedur.capture_differs(i_new, i_old, array[c.col_name]), quote_ident(c.col_name) || '=', c.new_text),
             ', ' order by c.col_nr) filter (where c.sent),
         (array_agg(
             format('%L || pg_catalog.quote_nullable(%s)', quote_ident(c.col_name) || '=', c.new_text)
@@ -46,8 +45,8 @@ begin
             v.col_name,
             v.magic is null and v.col_name <> all (i_ignored) as sent,
             v.col_name = any (i_pkey) as is_key,
-            vedur.capture_value(v.col_type, format('%s.%I', i_new, v.col_name), 'text') as new_text,
-            vedur.capture_value(v.col_type, format('%s.%I', i_old, v.col_name), 'text') as old_text
+            vedur.capture_value(v.col_type, vedur.capture_ref(i_new, v.col_name), 'text') as new_text,
+            vedur.capture_value(v.col_type, vedur.capture_ref(i_old, v.col_name), 'text') as old_text
         from vedur.capture_columns(i_relid) as v
     ) as c;
 

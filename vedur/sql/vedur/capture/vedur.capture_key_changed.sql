@@ -21,7 +21,9 @@ as $$
             when i_pkey is null and c.col_type in (
                 'int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'uuid'::regtype, 'date'::regtype,
                 'timestamp'::regtype, 'timestamptz'::regtype) then
-                format('%1$s.%3$I operator(pg_catalog.<>) %2$s.%3$I', i_new, i_old, c.col_name)
+                format(
+                    '%s operator(pg_catalog.<>) %s', vedur.capture_ref(i_new, c.col_name),
+                    vedur.capture_ref(i_old, c.col_name))
             else vedur.capture_differs(i_new, i_old, array[c.col_name])
         end, ' or ' order by c.col_nr), 'false')
     from vedur.capture_columns(i_relid) as c

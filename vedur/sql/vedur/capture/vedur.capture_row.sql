@@ -22,7 +22,7 @@ begin
             format(
                 '%L operator(pg_catalog.||) coalesce(''='' operator(pg_catalog.||) %s, '''')',
                 case when c.nr > 1 then '&' else '' end || vedur.urlencode(c.col_name),
-                vedur.capture_value(c.col_type, format('%s.%I', i_ref, c.col_name), 'urlenc')),
+                vedur.capture_value(c.col_type, vedur.capture_ref(i_ref, c.col_name), 'urlenc')),
             ' operator(pg_catalog.||) ' order by c.nr)
         into _list
         from (
@@ -46,7 +46,7 @@ begin
         string_agg(
             format(
                 '%s as %I',
-                vedur.capture_value(c.col_type, format('%s.%I', i_ref, c.col_name), 'json'),
+                vedur.capture_value(c.col_type, vedur.capture_ref(i_ref, c.col_name), 'json'),
                 c.col_name),
             ', ' order by c.col_nr)
             filter (where c.magic is null and c.col_name <> all (i_ignored))

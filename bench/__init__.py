@@ -1,0 +1,1 @@
+"""Benchmarks: each package runs with `python -m bench.<name>` and prints ratios."""

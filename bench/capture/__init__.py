@@ -1,0 +1,1 @@
+"""What capture costs: nothing, ours, and upstream's C trigger under the same load."""
