@@ -278,6 +278,24 @@ def test_add_table_with_other_name_condition_and_creation(lab: Lab) -> None:
     assert [f.differences for f in check_op.check(lab.leaf)] == [()]
 
 
+def test_create_full_brings_foreign_keys_when_both_tables_are_in_sync(lab: Lab) -> None:
+    lab.create_nodes()
+    lab.leaf_db.execute("drop schema s cascade")
+    add_table(lab.root, AddTable(tables=["s.a", "s.b"]))
+    add_table(lab.leaf, AddTable(tables=["s.b"], create_full=True))
+    assert check_op.fkeys(lab.leaf) == []
+    add_table(lab.leaf, AddTable(tables=["s.a"], dest_table="s.a2", create_full=True))
+    (key,) = check_op.fkeys(lab.leaf)
+    assert (key.from_table, key.to_table) == ("s.b", "s.a2")
+    ready = "select fkey_name from londiste.get_valid_pending_fkeys('replika')"
+    assert lab.leaf_db.query(ready) == []
+    lab.leaf_db.execute("update londiste.table_info set merge_state = 'ok'")
+    assert [row.fkey_name for row in lab.leaf_db.query(ready)] == ["b_a_fkey"]
+    lab.leaf_db.execute("select londiste.restore_table_fkey('s.b', 'b_a_fkey')")
+    (made,) = foreign_keys(lab.leaf_db, ["s.b"])
+    assert (made.to_table, made.fkey_name) == ("s.a2", "b_a_fkey")
+
+
 def test_create_makes_columns_and_key(lab: Lab) -> None:
     lab.create_nodes()
     lab.root_db.execute(

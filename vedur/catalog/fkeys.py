@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from vedur.db import Database, Row
 from vedur.node.command import exec_query
+from vedur.sql import query
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,12 @@ def get_table_pending_fkeys(db: Database, table: str) -> list[ForeignKey]:
 def get_valid_pending_fkeys(db: Database, queue: str) -> list[ForeignKey]:
     """Foreign keys that can come back now, because both sides are in sync."""
     return [_from_row(row) for row in exec_query(db, "londiste.get_valid_pending_fkeys", queue)]
+
+
+def add_pending_fkey(db: Database, key: ForeignKey) -> None:
+    """Let the worker make a foreign key once both of its tables are in sync here."""
+    values = [key.from_table, key.to_table, key.fkey_name, key.fkey_def]
+    db.execute(query("catalog", "add_pending_fkey"), values)
 
 
 def drop_table_fkey(db: Database, table: str, name: str) -> None:

@@ -309,8 +309,12 @@ COMMANDS: tuple[Command, ...] = (
         "list the replicated tables and their states",
         "listing:tables",
         _INFO,
+        details="With -v also the progress of first copies that are under way.",
         options=(option("--names-only", help="print the names alone"), _JSON),
-        examples=(("dst.ini tables", "merge_state None: not yet copied; ok: in sync"),),
+        examples=(
+            ("dst.ini tables", "merge_state None: not yet copied; ok: in sync"),
+            ("-v dst.ini tables", "how far the copies are"),
+        ),
     ),
     Command(
         "seqs",

@@ -81,6 +81,7 @@ def tables(call: Call, settings: LondisteSettings) -> None:
     """tables"""
     with Session(settings) as session:
         found = show.tables(session)
+        copies = show.copies(session) if call.options.verbose else []
     if call.options.names_only and not call.options.json:
         for table in found:
             print(table.table_name)
@@ -91,6 +92,23 @@ def tables(call: Call, settings: LondisteSettings) -> None:
         columns.append("dest_table")
         rows = [[*row, table.dest_table] for row, table in zip(rows, found, strict=True)]
     print_table("Tables on node", columns, rows, as_json=call.options.json)
+    if not call.options.json:
+        print_table(
+            "First copies under way",
+            ("table_name", "step", "slices", "rows", "megabytes", "seconds", "error"),
+            [
+                (
+                    copy.table_name,
+                    f"{copy.step} {copy.step_name}",
+                    f"{copy.slices_done}/{copy.slices}",
+                    f"{copy.rows_done}/{copy.rows_estimated or '?'}",
+                    f"{copy.bytes_done / 1e6:.1f}",
+                    f"{copy.seconds:.0f}",
+                    copy.error or "",
+                )
+                for copy in copies
+            ],
+        )
 
 
 def seqs(call: Call, settings: LondisteSettings) -> None:

@@ -25,7 +25,7 @@ from vedur.names import fqname
 from vedur.node.command import command
 from vedur.node.info import NodeInfo
 from vedur.ops.choose import choose
-from vedur.ops.create_table import create_table
+from vedur.ops.create_table import create_table, plan_foreign_keys
 from vedur.ops.handlers import handler_attr
 from vedur.ops.session import Session
 from vedur.ops.sync_lists import sync_tables
@@ -167,12 +167,14 @@ def _add_one(
 ) -> None:
     db = session.db
     dest = fqname(wish.dest_table) if wish.dest_table else None
+    make = not info.is_root and (wish.create or wish.create_full)
+    names = _names(provider, session.queue) if make else {}
     with db.transaction():
         milliseconds = str(int(session.settings.lock_timeout * 1000))
         log.log(TRACE, "SET LOCAL statement_timeout = %s", milliseconds)
         db.value(query("admin", "set_local_statement_timeout"), [milliseconds])
-        if not info.is_root and (wish.create or wish.create_full):
-            create_table(db, provider, table, dest or table, full=wish.create_full)
+        if make:
+            create_table(db, provider, names[table], dest or table, full=wish.create_full)
         local_add_table(
             db,
             session.queue,
@@ -181,3 +183,12 @@ def _add_one(
             encode_attrs(wish.attrs()),
             dest,
         )
+        if make and wish.create_full:
+            here = _names(db, session.queue)
+            local = {names[name]: here[name] for name in names.keys() & here.keys()}
+            plan_foreign_keys(db, provider, names[table], local)
+
+
+def _names(db: Database, queue: str) -> dict[str, str]:
+    """The tables of a node: set name -> the node's own name."""
+    return {t.table_name: t.dest_table for t in get_table_list(db, queue) if t.local}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from vedur.catalog import ddl
-from vedur.catalog.structure import Structure, read_structure
+from vedur.catalog.fkeys import ForeignKey, add_pending_fkey
+from vedur.catalog.structure import Structure, foreign_keys, read_structure
 from vedur.catalog.tables import existing
+from vedur.change.rename import rename_tables
 from vedur.db import Database
 from vedur.errors import StateError
 from vedur.log import TRACE
@@ -21,12 +24,11 @@ def create_table(
 ) -> list[str]:
     """Make table `dest` in `db` like `table` in `provider`, if it is not there; returns the DDL.
 
-    Belongs in the transaction that registers the table.
+    `table` is the provider's own name of it. Belongs in the transaction that registers the table.
     """
     if existing(db, [dest], ("r", "p", "f", "v", "m")):
         log.debug("%s exists already, not created", dest)
         return []
-    # the provider may itself hold the table under another name, but the set's name is what we know
     structure = read_structure(provider, parse_name(table))
     if structure is None:
         raise StateError(f'table "{table}" does not exist on the provider: it cannot be copied')
@@ -62,4 +64,29 @@ def _statements(
     for column in structure.columns:
         if column.sequence in made and parse_name(column.sequence).schema == target.schema:
             found.append(ddl.own_sequence(column.sequence, target, column.name))
+    return found
+
+
+def plan_foreign_keys(
+    db: Database, provider: Database, table: str, local: Mapping[str, str]
+) -> list[ForeignKey]:
+    """Hand the provider's foreign keys from and to `table` to the worker; returns them.
+
+    `local` maps the provider's table names to those here; keys to tables that are not here are
+    left out. They are made when both tables are in sync, because before that rows are missing.
+    """
+    here = {(key.from_table, key.fkey_name) for key in foreign_keys(db, list(local.values()))}
+    found = []
+    for key in foreign_keys(provider, [table]):
+        if key.from_table not in local or key.to_table not in local:
+            continue
+        moved = ForeignKey(
+            local[key.from_table],
+            local[key.to_table],
+            key.fkey_name,
+            rename_tables(key.fkey_def, local).strip().rstrip(";"),
+        )
+        if (moved.from_table, moved.fkey_name) not in here:
+            add_pending_fkey(db, moved)
+            found.append(moved)
     return found

@@ -15,7 +15,15 @@ from vedur.names import parse_name
 from vedur.node.info import Location, NodeInfo, get_subscriber_info
 from vedur.ops.session import Session, remote_connstr
 from vedur.sql import SCHEMAS
-from vedur.status.snapshot import NodeStatus, SetStatus, read_node, read_set, tick_ages
+from vedur.status.snapshot import (
+    CopyStatus,
+    NodeStatus,
+    SetStatus,
+    read_copies,
+    read_node,
+    read_set,
+    tick_ages,
+)
 
 
 def status(session: Session, dead: Sequence[str] = ()) -> SetStatus:
@@ -90,6 +98,11 @@ def tables(session: Session) -> list[TableInfo]:
     session.require_node()
     found = get_table_list(session.db, session.queue)
     return sorted((t for t in found if t.local), key=lambda table: table.table_name)
+
+
+def copies(session: Session) -> list[CopyStatus]:
+    """First copies under way here."""
+    return read_copies(session.db, session.queue)
 
 
 def seqs(session: Session) -> list[SequenceInfo]:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from vedur.db import Database
+from vedur.db.conninfo import parse
 from vedur.errors import DatabaseError
 from vedur.log import mask
 from vedur.node.info import (
@@ -92,7 +93,10 @@ def read_set(
             return NodeStatus(member.node_name, DEAD, failure=mask(error.message))
 
     with ThreadPoolExecutor(max(1, min(_MAX_THREADS, len(members)))) as pool:
-        nodes = list(pool.map(ask, members))
+        nodes = [
+            replace(node, service=parse(member.node_location).get("service"))
+            for node, member in zip(pool.map(ask, members), members, strict=True)
+        ]
     return SetStatus(queue, local.node_name, _with_lags(db, queue, local, members, nodes, connect))
 
 
@@ -111,7 +115,6 @@ def read_node(db: Database, queue: str, name: str) -> NodeStatus:
         name=info.node_name,
         type=str(info.node_type),
         provider=None if info.is_root else info.provider_node,
-        service=None,
         tables_ok=counts.ok,
         tables_half=counts.half,
         tables_ignored=counts.ignored,
@@ -168,3 +171,27 @@ def tick_ages(db: Database, queue: str, ticks: Sequence[int | None]) -> dict[int
     wanted = [tick for tick in ticks if tick is not None]
     rows = db.query(query("status", "tick_ages"), [queue, wanted])
     return {row.tick_id: max(0.0, row.age) for row in rows}
+
+
+@dataclass(frozen=True)
+class CopyStatus:
+    """A first copy that is not finished."""
+
+    table_name: str
+    step: int
+    step_name: str
+    slices_done: int
+    slices: int
+    rows_done: int
+    rows_estimated: int | None
+    bytes_done: int
+    seconds: float
+    error: str | None
+
+
+def read_copies(db: Database, queue: str) -> list[CopyStatus]:
+    """First copies under way on a node; none where the worker is not ours."""
+    if not db.value(query("status", "has_copy_progress")):
+        return []
+    rows = db.query(query("status", "copy_progress"), [queue])
+    return [CopyStatus(**row._asdict()) for row in rows]

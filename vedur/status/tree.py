@@ -51,8 +51,9 @@ def info_lines(node: NodeStatus, *, colour: bool = False) -> list[str]:
 
 
 def title(node: NodeStatus) -> str:
-    """Name and type."""
-    return f"{node.name} ({node.type})"
+    """Name and type, and the service that its location names."""
+    service = f", {node.service}" if node.service else ""
+    return f"{node.name} ({node.type}{service})"
 
 
 def tree_lines(status: SetStatus, *, colour: bool = False) -> list[str]:

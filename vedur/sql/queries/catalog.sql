@@ -166,3 +166,9 @@ where c.contype = 'f'
   and (fn.nspname || '.' || f.relname = any (%s)
        or tn.nspname || '.' || t.relname = any (%s))
 order by 1, 3
+
+-- name: add_pending_fkey
+-- Let the worker make a foreign key as soon as both of its tables are in sync here.
+insert into londiste.pending_fkeys (from_table, to_table, fkey_name, fkey_def)
+values (%s, %s, %s, %s)
+on conflict do nothing

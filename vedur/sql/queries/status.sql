@@ -25,3 +25,24 @@ from pgq.tick t
      join pgq.queue q on q.queue_id = t.tick_queue
 where q.queue_name = %s
   and t.tick_id = any (%s)
+
+-- name: has_copy_progress
+-- Does a worker of ours keep progress here?
+select pg_catalog.to_regclass('vedur.copy_progress') is not null
+
+-- name: copy_progress
+-- First copies that are not finished.
+select p.table_name,
+       p.step,
+       p.step_name,
+       p.slices_done,
+       p.slices,
+       p.rows_done,
+       p.rows_estimated,
+       p.bytes_done,
+       extract(epoch from pg_catalog.clock_timestamp() - p.started_at)::float8 as seconds,
+       p.error
+from vedur.copy_progress p
+where p.queue_name = %s
+  and p.finished_at is null
+order by p.table_name
