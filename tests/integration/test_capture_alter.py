@@ -256,6 +256,22 @@ def test_bulk_keeps_the_final_state_right(qdb: Database) -> None:
         assert [tuple(r) for r in both[0]] == [tuple(r) for r in both[1]], statement
 
 
+def test_other_triggers_stay(qdb: Database) -> None:
+    capture(qdb, "t")
+    qdb.execute(
+        "create function mine() returns trigger language plpgsql as 'begin return null; end'"
+    )
+    qdb.execute("create trigger _l_update after update on t execute function mine()")
+    assert qdb.one("select * from vedur.create_capture('q', 't', '_l')").ret_code == 200
+    names = "select string_agg(tgname, ' ' order by tgname) from pg_trigger where tgname ~ '^_l'"
+    assert qdb.value(names) == "_l _l_truncate _l_update"
+    qdb.execute("insert into t values (1, 'x')")
+    qdb.execute("truncate t")
+    assert [op for op, _ in events(qdb)] == ["INSERT", "TRUNCATE"]
+    assert qdb.one("select * from vedur.drop_capture('t', '_l')").ret_code == 200
+    assert qdb.value(names) == "_l_update"
+
+
 def test_refusals(qdb: Database) -> None:
     def code(*args: Any) -> int:
         call = "select * from vedur.create_capture(%s, %s, '_l', %s, %s, %s, %s)"

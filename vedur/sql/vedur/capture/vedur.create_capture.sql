@@ -75,7 +75,7 @@ begin
         end if;
     end if;
 
-    perform vedur.drop_capture(i_table_name, i_trigger_name);
+    perform vedur.drop_capture_triggers(i_table_name, i_trigger_name, position('T' in i_ops) > 0);
     select string_agg(op, ' or ') into _events
     from unnest('{insert,update,delete}'::text[]) as op
     where position(upper(left(op, 1)) in i_ops) > 0;

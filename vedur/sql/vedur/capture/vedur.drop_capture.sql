@@ -3,46 +3,13 @@ create or replace function vedur.drop_capture(
     i_trigger_name text,
     out ret_code int,
     out ret_note text)
-language plpgsql
+language sql
 as $$
--- Drop the triggers that vedur.create_capture made under one name, and their function.
+-- Drop a capture: all its triggers, and their function.
 --
 -- Parameters: i_table_name - as for regclass; i_trigger_name.
 -- Returns: 200 dropped; 404 there is none.
 -- Writes: triggers of the table, functions of schema vedur.
-declare
-    _tg record;
-    _functions oid[] := '{}';
-    _fn oid;
-begin
-    for _tg in
-        select t.tgname, t.tgrelid::regclass as rel, t.tgfoid
-        from pg_catalog.pg_trigger as t
-        where t.tgrelid = to_regclass(i_table_name)
-            and not t.tgisinternal
-            and t.tgname::text in (
-                select left(i_trigger_name || s, 63)
-                from unnest(array['', '_update', '_delete', '_before', '_truncate']) as s)
-    loop
-        execute format('drop trigger %I on %s', _tg.tgname, _tg.rel);
-        _functions := _functions || _tg.tgfoid;
-    end loop;
-    if cardinality(_functions) = 0 then
-        select 404, format('no capture "%s" on table "%s"', i_trigger_name, i_table_name)
-        into ret_code, ret_note;
-        return;
-    end if;
-    for _fn in
-        select p.oid
-        from pg_catalog.pg_proc as p
-        where p.oid = any (_functions)
-            and p.pronamespace = 'vedur'::regnamespace
-            and p.proname ~ '^capture_[0-9]+_'
-            and not exists (select from pg_catalog.pg_trigger as t where t.tgfoid = p.oid)
-    loop
-        execute format('drop function %s', _fn::regprocedure);
-    end loop;
-    select 200, format('capture "%s" of table "%s" dropped', i_trigger_name, i_table_name)
-    into ret_code, ret_note;
-end;
+    select d.ret_code, d.ret_note
+    from vedur.drop_capture_triggers(i_table_name, i_trigger_name, true) as d
 $$;
