@@ -20,7 +20,15 @@ from vedur import db as vdb
 from vedur.catalog.structure import foreign_keys, read_structure
 from vedur.clock import SYSTEM
 from vedur.config import LondisteSettings
-from vedur.errors import ConnectError, RefusedError, StateError, UsageError, VedurError
+from vedur.db.conninfo import with_params
+from vedur.errors import (
+    ConnectError,
+    PrivilegeError,
+    RefusedError,
+    StateError,
+    UsageError,
+    VedurError,
+)
 from vedur.names import parse_name
 from vedur.node.info import NodeType, get_node_info, get_queue_locations
 from vedur.node.state import set_consumer_completed, set_consumer_error, set_consumer_uptodate
@@ -634,3 +642,48 @@ def test_check_and_fkeys(lab: Lab) -> None:
     # and one that a copy has put aside is still shown
     lab.leaf_db.execute("select londiste.drop_table_fkey('s.b', 'b_a_fkey')")
     assert [k.fkey_name for k in check_op.fkeys(lab.leaf)] == ["b_a_fkey"]
+
+
+def test_plain_roles_are_enough(
+    oldest: TestServer,
+    newest: TestServer,
+    make_db_on: MakeOn,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+) -> None:
+    """The owner of the database does everything; only `execute` needs one right more."""
+    caplog.set_level(logging.INFO, "vedur")
+    role = f"plain_{tmp_path.name}".replace("-", "_")
+    databases = []
+    for server in (oldest, newest):
+        db = make_db_on(server, "bare", autocommit=True)
+        db.execute(f"create role {role} login")
+        db.execute(f"alter database {db.value('select current_database()')} owner to {role}")
+        owner = vdb.connect(with_params(db.connstr, user=role), autocommit=True)
+        owner.execute(TABLES)
+        databases.append((db, owner))
+    (root_admin, root_db), (_, leaf_db) = databases
+    try:
+        with (
+            Session(settings("src", root_db.connstr)) as root,
+            Session(settings("dst", leaf_db.connstr)) as leaf,
+        ):
+            lab = Lab(root_db, leaf_db, caplog, root, leaf)
+            lab.create_nodes()
+            lab.add_both("s.a", "s.b")
+            add_seq(root, ["s.b_id_seq"])
+            add_seq(leaf, ["s.b_id_seq"])
+            assert {node.type for node in show.status(leaf).nodes} == {"root", "leaf"}
+            path = script(tmp_path, "plain.sql", "alter table s.a add column c1 int;")
+            with pytest.raises(PrivilegeError, match="grant set on parameter"):
+                execute(root, [path])
+            root_admin.execute(f"grant set on parameter session_replication_role to {role}")
+            execute(root, [path])
+            assert root_db.query("select c1 from s.a") == []
+            remove_table(leaf, ["s.b"])
+            drop_node(root, "dst")
+    finally:
+        for admin, owner in databases:
+            owner.close()
+            admin.execute(f"reassign owned by {role} to current_user; drop owned by {role}")
+            admin.execute(f"drop role {role}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vedur.db import Database
+from vedur.errors import PrivilegeError
 from vedur.node.command import Answer, command
 
 
@@ -20,5 +21,18 @@ def execute_finish(db: Database, queue: str, name: str) -> Answer:
 
 
 def set_session_replication_role(db: Database, role: str) -> None:
-    """Role of the running transaction; works without superuser rights."""
-    db.call("londiste.set_session_replication_role", role, True)
+    """Role of the running transaction. Works for a plain role where the SQL was installed by a
+    superuser, or where the one who installed it was given the parameter."""
+    try:
+        db.call("londiste.set_session_replication_role", role, True)
+    except PrivilegeError as error:
+        remedy = _REMEDY_14 if db.server_version < 150000 else _REMEDY
+        raise PrivilegeError(f"{error.message}: as superuser {remedy}", **error.values) from error
+
+
+#: PostgreSQL 14 has no rights on parameters.
+_REMEDY = (
+    'run "grant set on parameter session_replication_role to" the owner of '
+    "londiste.set_session_replication_role"
+)
+_REMEDY_14 = "own londiste.set_session_replication_role"
