@@ -56,7 +56,6 @@ def run_script(db: Database, queue: str, event: Event) -> None:
     attrs = ScriptAttrs.parse(event.ev_extra2)
     tables = {t.table_name: t.dest_table for t in get_table_list(db, queue) if t.local}
     sequences = {s.seq_name for s in get_seq_list(db, queue) if s.local}
-    log.info("Executing: %s", name)
     answer = execute_start(
         db, queue, name, script, expect_root=False, attrs=event.ev_extra2 or None
     )
@@ -71,7 +70,6 @@ def run_script(db: Database, queue: str, event: Event) -> None:
         log.info("%s: This SQL does not need to run on this node.", name)
     execute_finish(db, queue, name)
     set_role(db, "replica")
-    log.info("Execute finished: %s", name)
 
 
 def _run(db: Database, script: str, tables: dict[str, str]) -> None:
