@@ -241,3 +241,31 @@ def test_passwords_stay_out_of_reprs(make_leaf: MakeLeaf) -> None:
     leaf.catch_up()
     runner: Any = leaf.worker._runner
     assert "host=" not in repr(runner) and "port=" not in repr(runner)
+
+
+@pytest.mark.parametrize("row_by_row", [False, True])
+def test_a_condition_holds_for_changes_too(make_leaf: MakeLeaf, row_by_row: bool) -> None:
+    leaf = make_leaf()
+    leaf.pair.table("public.t", "create table t (id int primary key, n int, kind text)")
+    leaf.leaf.execute(
+        "update londiste.table_info set table_attrs = %s",
+        ["copy_condition=n+%3c+10+and+t.kind+is+not+null+and+kind+like+%27a%25%27"],
+    )
+    if row_by_row:
+        leaf.catch_up()
+        leaf.appliers[-1].log_tables.add("public.t")
+    leaf.root.execute(
+        "insert into t select i, i, case when i % 2 = 0 then 'a' end from generate_series(1, 20) i"
+    )
+    leaf.catch_up()
+    want = "select t::text from t where n < 10 and kind like 'a%' order by 1"
+    rows = leaf.root.query(want)
+    assert len(rows) == 4
+    assert leaf.leaf.query("select t::text from t order by 1") == rows
+    leaf.root.execute("update t set n = n + 5; update t set kind = 'axe' where id = 3")
+    leaf.root.execute("update t set n = 1 where id = 20; delete from t where id = 2")
+    leaf.root.execute("insert into t values (30, 5, 'a'); update t set n = 50 where id = 30")
+    leaf.catch_up()
+    rows = leaf.root.query(want)
+    assert [r[0] for r in rows] == ["(20,1,a)", "(3,8,axe)", "(4,9,a)"]
+    assert leaf.leaf.query("select t::text from t order by 1") == rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 
 from tests.oracle.pair import QUEUE, WORKER, Pair
 from vedur.config import LondisteSettings
-from vedur.db import Database
+from vedur.db import Database, connect
 from vedur.errors import LostPosition
 from vedur.pipeline.replay import SparkReplay
+from vedur.queue.slices import Slice, Tick, whole
 from vedur.worker.batch import BatchRunner, position_allows
 from vedur.worker.loop import Worker
 
@@ -132,3 +134,37 @@ def test_a_batch_committed_before_a_crash_is_not_applied_again(
     leaf.root.execute("insert into t values (3, 3)")
     leaf.catch_up()
     assert len(leaf.same("t")) == 3
+
+
+def test_an_old_transaction_that_writes_late_across_slices(
+    make_leaf: Callable[..., Leaf],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("DEBUG", logger="vedur")
+    leaf = make_leaf()
+    leaf.pair.table("public.t", "create table t (id int primary key, v text)")
+    leaf.root.execute("insert into t values (1, 'old'), (2, 'other')")
+    leaf.catch_up()
+    late, early = connect(leaf.root.connstr), connect(leaf.root.connstr)
+    leaf.root.execute("delete from t where id = 1")
+    late.execute("update t set v = 'x' where id = 2")
+    early.execute("insert into t values (1, 'new')")
+    border = early.value("select txid_current()")
+    early.commit()
+    late.execute("update t set v = 'late' where id = 1")
+    late.commit()
+    late.close()
+    early.close()
+
+    def cut_there(first: Tick, last: Tick, *_: object) -> list[Slice]:
+        total = whole(first, last)
+        return [
+            dataclasses.replace(total, high=border),
+            dataclasses.replace(total, low=border, also=()),
+        ]
+
+    monkeypatch.setattr("vedur.worker.batch.cut", cut_there)
+    leaf.catch_up()
+    assert leaf.same("t") == ["(1,late)", "(2,x)"]
+    assert "public.t: replayed row by row" in caplog.messages

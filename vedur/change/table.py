@@ -60,7 +60,8 @@ class TableSpec:
     """A table that takes changes: its name in the set, where it lives here, its columns.
 
     `unique_keys` are the column sets of valid, total unique indexes; `snapshot` is set while
-    events that the first copy already contains may still come.
+    events that the first copy already contains may still come; rows that do not fulfil
+    `condition` do not belong here.
     """
 
     name: str
@@ -71,6 +72,7 @@ class TableSpec:
     exclusions: int = 0
     partitioned: bool = False
     snapshot: Snapshot | None = None
+    condition: str | None = None
     by_name: dict[str, Column] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -85,6 +87,11 @@ class TableSpec:
     def only(self) -> str:
         """`only` keeps inheritance children out, but would empty a partitioned table's reach."""
         return "" if self.partitioned else "only"
+
+    @property
+    def alias(self) -> str:
+        """The table's bare name, quoted: what a condition may call it."""
+        return '"' + self.dest.partition('"."')[2]
 
     def identifies(self, keys: tuple[str, ...]) -> bool:
         """Do these columns name at most one row of the target?"""

@@ -6,6 +6,7 @@ Spark settings: they travel in the closure of a task only.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -39,6 +40,8 @@ def start_session(name: str, settings: Mapping[str, str], log_path: str = "") ->
     """Start (or connect to) Spark and run a first job, which costs seconds."""
     from pyspark.sql import SparkSession
 
+    # At DEBUG it would write its secret and every closure, connect strings included, into logs.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     wanted = _merged(settings)
     builder = SparkSession.builder.appName(name)
     for key, value in wanted.items():

@@ -67,6 +67,8 @@ class TableMerge:
             self._fold()
         if any(kind in "X!" for kind, _ in self.kinds):
             raise NeedsRowByRow
+        if self.spec.condition:
+            self._filter()
         if self._total("N") and self.db.value(self._text("existing")):
             raise NeedsRowByRow
         try:
@@ -89,7 +91,10 @@ class TableMerge:
                 continue
             changed = self._reinsert(shape, columns) if reinsert else self._update(shape, columns)
             done.updated += changed
-            done.missing += count - changed
+            if self.spec.condition:
+                done.inserted += self._insert(shape, columns, "merge_insert_missing")
+            else:
+                done.missing += count - changed
         for shape, columns in self.table.shapes.items():
             if self.kinds["I", shape] or self.kinds["P", shape]:
                 done.inserted += self._insert(shape, columns)
@@ -103,9 +108,9 @@ class TableMerge:
             return self.kinds["U", shape]
         return self._run("merge_update", shape=shape, sets=sets)
 
-    def _insert(self, shape: int, columns: tuple[str, ...]) -> int:
+    def _insert(self, shape: int, columns: tuple[str, ...], name: str = "merge_insert") -> int:
         return self._run(
-            "merge_insert",
+            name,
             shape=shape,
             columns=", ".join(map(quote_ident, columns)),
             values=", ".join(f"s.{self.position[c]}" for c in columns),
@@ -135,16 +140,30 @@ class TableMerge:
     def _fold(self) -> None:
         if self.table.chunks == 1 and not self.db.value(self._text("has_duplicates")):
             return
-        folded = secrets.randbits(62)
-        every = "".join(f", c{i}" for i in range(len(self.position)))
-        text = self._text(
-            "fold",
-            target=folded,
-            columns=every,
-            values="".join(f", f.c{i}" for i in range(len(self.position))),
+        self._rewrite("fold")
+
+    def _filter(self) -> None:
+        """See the changes through the table's condition."""
+        places = self.position.items()
+        self._rewrite(
+            "filter",
+            condition=self.spec.condition,
+            named=", ".join(f"s.{place} as {quote_ident(name)}" for name, place in places),
+            alias=self.spec.alias,
         )
-        self.db.execute(text)
-        self.slices, self.after = [folded], 0
+
+    def _rewrite(self, name: str, **words: object) -> None:
+        """Put what is staged in another form under a slice number of its own."""
+        target = secrets.randbits(62)
+        places = range(len(self.position))
+        self._run(
+            name,
+            target=target,
+            columns="".join(f", c{i}" for i in places),
+            values="".join(f", f.c{i}" for i in places),
+            **words,
+        )
+        self.slices, self.after = [target], 0
         self._count()
 
     def _count(self) -> None:

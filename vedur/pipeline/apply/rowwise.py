@@ -62,9 +62,8 @@ class RowWise:
                     settle()
                     self.truncate(self._spec(event, said))
                     continue
-                statement = self.statement(event)
-                if statement is not None:
-                    pending.append((said.op, self.db.raw.execute(*statement)))
+                for op, text, params in self.statements(event):
+                    pending.append((op, self.db.raw.execute(text, params)))
         settle()
 
     def _one_by_one(self, chunk: list[Event]) -> None:
@@ -74,24 +73,24 @@ class RowWise:
                 if said.op == "R":
                     self.truncate(self._spec(event, said))
                     continue
-                statement = self.statement(event)
-                if statement is not None:
-                    self._count(said.op, self.db.execute(*statement))
+                for op, text, params in self.statements(event):
+                    self._count(op, self.db.execute(text, params))
             except DatabaseError as error:
                 error.args = (event.named(error.message),)
                 error.message = str(error.args[0])
                 raise
 
     def _count(self, op: str, rows: int) -> None:
-        self.counts[op] += rows
+        self.counts[op.upper()] += rows
         if op == "U" and rows == 0:
             self.missing += 1
 
     def _spec(self, event: Event, said: EventType) -> TableSpec:
         return self.tables[event.ev_extra1 or said.table or ""]
 
-    def statement(self, event: Event) -> tuple[str, list[Any]] | None:
-        """The statement of an event with its parameters; None if it would change nothing."""
+    def statements(self, event: Event) -> list[tuple[str, str, list[Any]]]:
+        """The statements of an event: an operation to count (small where a row may well be
+        missing), text, parameters. None at all if it would change nothing."""
         said = parse_type(event.ev_type)
         spec = self._spec(event, said)
         sets, where = self._decode(event, said)
@@ -102,9 +101,31 @@ class RowWise:
                 )
         values = {n: v for n, v in sets.items() if not spec.by_name[n].generated}
         if said.op == "U" and not values:
-            return None
+            return []
+        if spec.condition and said.op != "D":
+            return self._in_part(spec, said, values, where)
         text = self._text(spec, said.op, tuple(values), tuple(where))
-        return text, [*values.values(), *where.values()]
+        return [(said.op, text, [*values.values(), *where.values()])]
+
+    def _in_part(
+        self, spec: TableSpec, said: EventType, values: dict[str, Any], where: dict[str, Any]
+    ) -> list[tuple[str, str, list[Any]]]:
+        """Changes of a table that holds a part of the rows: in, within, or out of it.
+
+        A fragment of SQL does not have the whole row, so it cannot bring a row in.
+        """
+        row = {**values, **where}
+        columns = tuple(row)
+        insert = self._text(spec, "i", columns, tuple(where)), list(row.values())
+        if said.op == "I":
+            return [("I", *insert)]
+        update = self._text(spec, "U", tuple(values), tuple(where))
+        leave = self._text(spec, "d", (), tuple(where))
+        done: list[tuple[str, str, list[Any]]] = [
+            ("u", update, [*values.values(), *where.values()]),
+            ("d", leave, list(where.values())),
+        ]
+        return done if said.format == "sql" else [*done, ("i", *insert)]
 
     def _decode(
         self, event: Event, said: EventType
@@ -151,7 +172,23 @@ class RowWise:
                 columns=", ".join(map(name, sets)),
                 values=", ".join(map(value, sets)),
             )
+        condition = (spec.condition or "").replace("%", "%%")
+        alias = spec.alias.replace("%", "%%")
+        if op == "i":
+            return query("replay", "row_insert_part").format(
+                **words,
+                columns=", ".join(map(name, sets)),
+                names=", ".join(map(name, sets)),
+                values=", ".join(f"{value(c)} as {name(c)}" for c in sets),
+                alias=alias,
+                condition=condition,
+                missing=" and ".join(f"d.{name(c)} = {alias}.{name(c)}" for c in where) or "false",
+            )
         match = " and ".join(f"{name(c)} = {value(c)}" for c in where)
+        if op == "d":
+            return query("replay", "row_leave_part").format(
+                **words, match=match, condition=condition
+            )
         if op == "D":
             return query("replay", "row_delete").format(**words, match=match)
         return query("replay", "row_update").format(

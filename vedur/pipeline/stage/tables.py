@@ -77,6 +77,7 @@ def load_specs(
             exclusions=row.exclusions,
             partitioned=row.partitioned,
             snapshot=Snapshot.parse(snapshot) if snapshot else None,
+            condition=tables[row.name].condition or None,
         )
     return specs
 

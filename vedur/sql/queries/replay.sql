@@ -216,6 +216,31 @@ from (
 ) f
 where f.nr = f.runs
 
+-- name: filter
+-- For a table that holds a part of the rows: the staged changes seen through its condition, in a
+-- slice of their own. A row that left the part is a delete; one that came in is told from one that
+-- stayed when it is merged. The inner query gives the condition the table's own column names.
+insert into {stage} (slice, ev_first, ev_last, kind, shape{columns})
+select {target}, f.ev_first, f.ev_last,
+    (case when f.kind = 'D' or f.belongs then f.kind::text else 'D' end)::"char",
+    case when f.kind = 'D' or f.belongs then f.shape else 0 end{values}
+from (
+    select s.*,
+        s.kind in ('I', 'U', 'P')
+            and coalesce((select ({condition}) from (select {named}) as {alias}), false) as belongs
+    from {stage} s
+    where {chosen}
+) f
+where f.belongs or f.kind in ('D', 'U', 'P')
+
+-- name: merge_insert_missing
+-- Rows that an update brought into the part that this node holds.
+insert into {dest} ({columns}) overriding system value
+select {values}
+from {stage} s
+where {chosen} and s.kind = 'U' and s.shape = {shape}
+    and not exists (select 1 from {only} {dest} d where {match})
+
 -- name: kinds
 -- What is staged, by kind and columns.
 select s.kind::text as kind, s.shape, count(*) as n
@@ -230,6 +255,17 @@ analyze {stage}
 -- name: row_insert
 -- One row.
 insert into {dest} ({columns}) overriding system value values ({values})
+
+-- name: row_insert_part
+-- One row, if it belongs to the part that this node holds and is not there.
+insert into {dest} ({columns}) overriding system value
+select {names}
+from (select {values}) as {alias}
+where ({condition}) and not exists (select 1 from {only} {dest} d where {missing})
+
+-- name: row_leave_part
+-- A row that an update took out of the part that this node holds.
+delete from {only} {dest} where {match} and ({condition}) is not true
 
 -- name: row_update
 -- One row by its key.
