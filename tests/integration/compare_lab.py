@@ -56,12 +56,14 @@ class Lab:
 
     def settle(self, limit: float = 90.0) -> None:
         """Wait until the worker has what the root has now; its first batch takes a while."""
-        goal = self.root.value("select max(tick_id) + 1 from pgq.tick")
+        first = self.root.value("select max(tick_id) from pgq.tick")
         for _ in range(int(limit / 0.05)):
-            if self.leaf.value("select max(last_tick_id) from pgq_node.local_state") >= goal:
+            last = self.root.value("select max(tick_id) from pgq.tick")
+            here = self.leaf.value("select max(last_tick_id) from pgq_node.local_state")
+            if here > first and here > last - 5:
                 return
             SYSTEM.sleep(0.05)
-        raise AssertionError(f"the worker does not reach tick {goal}: {self.errors}")
+        raise AssertionError(f"the worker does not catch up: {self.errors}")
 
     def _thread(self, target: Callable[[], None]) -> None:
         def run() -> None:
@@ -110,8 +112,9 @@ def make_lab(
 ) -> Iterator[Callable[..., Lab]]:
     made: list[Lab] = []
 
-    def make(**settings: Any) -> Lab:
-        made.append(Lab(make_db_on(oldest), make_db_on(newest), spark, **settings))
+    def make(root: str = "ours", **settings: Any) -> Lab:
+        # upstream's extensions exist for the oldest of our versions
+        made.append(Lab(make_db_on(oldest, root), make_db_on(newest), spark, **settings))
         return made[-1]
 
     yield make

@@ -12,11 +12,13 @@ import pytest
 
 from tests.integration.compare_lab import Lab, make_lab  # noqa: F401
 from tests.oracle.pair import QUEUE, WORKER
+from vedur.change.table import Snapshot
 from vedur.clock import SYSTEM
 from vedur.db import Database, connect
 from vedur.errors import DatabaseError, StateError
 from vedur.ops.compare import CompareOptions, compare, custom_sql
 from vedur.ops.moment import LAGGING, Nodes, meet
+from vedur.ops.repair import RepairOptions, repair
 
 pytestmark = pytest.mark.spark
 
@@ -44,8 +46,8 @@ WRITERS = (
 )
 
 
-def ready(make: MakeLab, rows: int = 1000, **settings: Any) -> Lab:
-    lab = make(**settings)
+def ready(make: MakeLab, rows: int = 1000, root: str = "ours", **settings: Any) -> Lab:
+    lab = make(root, **settings)
     lab.pair.table("public.users", USERS)
     lab.root.execute(FILL.format(rows=rows))
     lab.start()
@@ -245,14 +247,19 @@ def test_no_tick_between_lock_and_moment(make_lab: MakeLab) -> None:  # noqa: F8
     holder.execute(f"begin isolation level repeatable read; set transaction snapshot '{snap.name}'")
     assert holder.value("select vedur.write_moment('q', %s, %s)", [tick, snap.text]) == tick
     holder.execute("commit")
-    assert not done.is_set()
+    last = lab.root.value("select max(tick_id) from pgq.tick")
+    assert (last, done.is_set()) == (tick, False)
     holder.value("select vedur.end_moment('q')")
     thread.join(10)
     assert done.is_set()
+    later = lab.pair.tick()
     rows = lab.root.query("select tick_id, tick_snapshot::text as s from pgq.tick order by 1")
-    assert rows[-2].tick_id == tick
-    assert rows[-2].s == snap.text
-    assert rows[-1].tick_id > tick
+    found = {row.tick_id: Snapshot.parse(row.s) for row in rows}
+    assert later > tick
+    assert found[tick] == Snapshot.parse(snap.text)
+    assert max(t for t in found if t < tick) in (tick - 1, tick - 2)
+    assert all(found[t].xmax <= found[tick].xmax for t in found if t < tick)
+    assert all(found[t].xmax > found[tick].xmax for t in found if t > tick)
     with pytest.raises(DatabaseError, match="ticker lock"):
         holder.value("select vedur.write_moment('q', %s, %s)", [tick, snap.text])
     for db in (other, holder, reader):
@@ -268,6 +275,22 @@ def test_a_dead_holder_stops_nobody(make_lab: MakeLab) -> None:  # noqa: F811
     wait_for(lab.leaf, f"last_tick_id = {tick}")
     lab.leaf.execute("update vedur.hold set until = now()")
     wait_for(lab.leaf, f"last_tick_id > {tick}")
+
+
+def test_a_queue_of_upstream_is_compared_with_a_lock(make_lab: MakeLab) -> None:  # noqa: F811
+    lab = ready(make_lab, 700, root="upstream")
+    lab.write(WRITERS[0], 0.02)
+    with lab.session() as session:
+        for _ in range(2):
+            result = compare(session, CompareOptions(rows=True), lab.spark)
+            assert result.bad == 0
+            assert not result.tables[0].lock_free
+    lab.plant("delete from users where id = 650; update users set note = 'x' where id = 603")
+    with lab.session() as session:
+        assert compare(session, CompareOptions(), lab.spark).bad == 1
+        done = repair(session, RepairOptions(apply=True), lab.spark)[0]
+        assert (done.inserts, done.updates, done.deletes) == (1, 1, 0)
+        assert compare(session, CompareOptions(), lab.spark).bad == 0
 
 
 def wait_for(db: Database, condition: str) -> None:

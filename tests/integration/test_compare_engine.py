@@ -36,7 +36,8 @@ FILL = """
 insert into public.account
 select g, 'r' || g % 7, (g * 1.37)::numeric(12, 4), 'note ' || g, 'c' || g % 10,
     sqrt(g), g / 3.0, '2024-01-01 00:00+00'::timestamptz + g * interval '17 min',
-    g * interval '1 hour', array['a' || g, null, 'b'], json_build_object('n', g), decode(md5(g::text), 'hex'),
+    g * interval '1 hour', array['a' || g, null, 'b'], json_build_object('n', g),
+    decode(md5(g::text), 'hex'),
     '10.0.0.0'::inet + g, g % 2 = 0, case when g % 3 = 0 then null else 'odd %s ' || g end
 from generate_series(1, {rows}) g
 """
@@ -222,14 +223,17 @@ def test_other_names_types_columns_and_partitions(spark: Any, two: Any) -> None:
         " pad char(4), state smallint)"
     )
     source.execute(
-        "insert into item select g, 'n' || g, g + 0.5, 's', 'p', g % 5 from generate_series(1, 900) g"
+        "insert into item select g, 'n' || g, g + 0.5, 's', 'p', g % 5"
+        " from generate_series(1, 900) g"
     )
     target.execute(
         "create schema other; create domain other.money2 as numeric(10, 2);"
         "create table other.thing (state bigint, pad char(9), id bigint not null, name text,"
         " price other.money2, mine text) partition by hash (id);"
-        "create table other.thing0 partition of other.thing for values with (modulus 2, remainder 0);"
-        "create table other.thing1 partition of other.thing for values with (modulus 2, remainder 1)"
+        "create table other.thing0 partition of other.thing"
+        " for values with (modulus 2, remainder 0);"
+        "create table other.thing1 partition of other.thing"
+        " for values with (modulus 2, remainder 1)"
     )
     target.execute(
         "insert into other.thing select g % 5, 'p', g, 'n' || g, g + 0.5, 'local'"
@@ -264,3 +268,30 @@ def test_repeated_rows_without_a_key(spark: Any, two: Any) -> None:
         ("extra", {"a": "1", "b": "x"}),
         ("extra", {"a": "3", "b": ""}),
     ]
+
+
+def test_other_encoding(spark: Any, oldest: Any, newest: Any) -> None:
+    oldest.admin.execute(
+        "create database latin1_compare template template0 encoding 'LATIN1' lc_collate 'C'"
+        " lc_ctype 'C'"
+    )
+    name = newest.create_database("template0")
+    source = vdb.connect(oldest.connstr("latin1_compare"))
+    target = vdb.connect(newest.connstr(name))
+    try:
+        for db in (source, target):
+            db.execute("create table words (id int primary key, word text)")
+            db.execute("insert into words values (1, 'gr\u00fc\u00dfe'), (2, '\u00e9t\u00e9\\n')")
+        pair = make_pair(source, target, "words", "words")
+        assert look(spark, pair, (source, target)) is None
+        target.execute("update words set word = 'gr\u00fc\u00dfE' where id = 1")
+        found = look(spark, pair, (source, target))
+        assert found is not None
+        assert [(r.kind, r.key["id"], r.columns) for r in found.rows] == [
+            ("different", "1", ("word",))
+        ]
+    finally:
+        source.close()
+        target.close()
+        oldest.drop_database("latin1_compare")
+        newest.drop_database(name)

@@ -81,7 +81,7 @@ def _filled(
 
 def extra_bucket(side: Side, mask: str) -> str:
     """The bucket of a row as an expression."""
-    return query("compare", "bucket").format(key=", ".join(side.key), mask=mask)
+    return query("compare", "bucket").format(text=side.text_of(side.key), mask=mask)
 
 
 def collect(spark: SparkSession, work: Sequence[T], do: Callable[[T], Any], what: str) -> list[Any]:

@@ -40,6 +40,7 @@ class Side:
     condition: str = "true"
     where: str = "true"
     partitioned: bool = False
+    transcode: bool = False  # the other side stores text in another encoding
 
     @property
     def only(self) -> str:
@@ -56,6 +57,11 @@ class Side:
         parts = ", ".join(f"cast({k} as text)" for k in self.key)
         return query("compare", "key_text").format(key=parts)
 
+    def text_of(self, expressions: tuple[str, ...]) -> str:
+        """What is hashed."""
+        name = "row_text_utf8" if self.transcode else "row_text"
+        return query("compare", name).format(columns=", ".join(expressions))
+
     def begin(self) -> str:
         """Statements that open a transaction at this side's moment."""
         return query("compare", "begin_at").format(snapshot=self.snapshot)
@@ -65,7 +71,7 @@ class Side:
         return {
             "table": piece.name,
             "condition": f"{self.selected} and {pages}",
-            "columns": ", ".join(self.columns),
+            "text": self.text_of(self.columns),
             "seed": SEED,
         }
 

@@ -60,6 +60,9 @@ def make_pair(
         where,
         tuple(c.target_sql for c in matched.columns),
     )
+    encodings = {str(db.value(query("compare", "encoding"))) for db in (source_db, target_db)}
+    if len(encodings) > 1 and "SQL_ASCII" not in encodings:
+        source, target = replace(source, transcode=True), replace(target, transcode=True)
     return Pair(
         name,
         dest,

@@ -112,7 +112,7 @@ select pg_catalog.count(*) as rows,
 from (
     select pg_catalog.hashtextextended(r, 0) as h0, pg_catalog.hashtextextended(r, {seed}) as h1
     from (
-        select row({columns})::text as r
+        select {text} as r
         from only {table} as t
         where {condition}
         offset 0
@@ -131,7 +131,7 @@ from (
     select bucket,
         pg_catalog.hashtextextended(r, 0) as h0, pg_catalog.hashtextextended(r, {seed}) as h1
     from (
-        select {bucket} as bucket, row({columns})::text as r
+        select {bucket} as bucket, {text} as r
         from only {table} as t
         where {condition}
         offset 0
@@ -142,14 +142,14 @@ group by bucket
 
 -- name: bucket
 -- The bucket of a row, from its key alone.
-(pg_catalog.hashtextextended(row({key})::text, 5) & {mask})
+(pg_catalog.hashtextextended({text}, 5) & {mask})
 
 -- name: key_hashes
 -- Key and hashes of each row of a slice.
 select k as key, pg_catalog.hashtextextended(r, 0) as h0,
     pg_catalog.hashtextextended(r, {seed}) as h1
 from (
-    select {key} as k, row({columns})::text as r
+    select {key} as k, {text} as r
     from only {table} as t
     where {condition}
     offset 0
@@ -405,3 +405,15 @@ select (
     ) as columns
 from pg_catalog.pg_index i
 where i.indrelid = pg_catalog.to_regclass(%s) and (i.indisunique or i.indisexclusion)
+
+-- name: row_text
+-- A row, or its key, as text.
+row({columns})::text
+
+-- name: row_text_utf8
+-- The same where the two servers store text in different encodings: hashes are of bytes.
+pg_catalog.encode(pg_catalog.convert_to(row({columns})::text, 'UTF8'), 'escape')
+
+-- name: encoding
+-- How this database stores text.
+select pg_catalog.current_setting('server_encoding')
