@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+from vedur.cli import waiting
 from vedur.cli.commands import COMMANDS
 from vedur.cli.grammar import Call, Grammar
 from vedur.cli.main import main
 from vedur.errors import UsageError
 
 GRAMMAR = Grammar("londiste3", "words", COMMANDS)
+
+
+@pytest.fixture(autouse=True)
+def _quiet_again() -> Iterator[None]:
+    """Commands set up logging for their process; the next test is another process."""
+    level = logging.getLogger("vedur").level
+    yield
+    for handler in list(logging.getLogger().handlers):
+        if getattr(handler, "vedur", False):
+            logging.getLogger().removeHandler(handler)
+    logging.getLogger("vedur").setLevel(level)
 
 
 def parse(*argv: str) -> Call:
@@ -136,3 +152,25 @@ def test_help_of_a_command_with_and_without_ini(capsys: pytest.CaptureFixture[st
     assert main("londiste3", ["x.ini", "add-table", "-h"]) == 0
     assert capsys.readouterr().out == alone
     assert "--copy-condition" in alone
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_a_defect_is_one_line_too(
+    verbose: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ini = tmp_path / "x.ini"
+    ini.write_text("[londiste3]\ndb = dbname=x\nqueue_name = q\n")
+
+    def broken(*_: object) -> None:
+        raise KeyError("oops")
+
+    monkeypatch.setattr(waiting, "wait_sync", broken)
+    flags = ["-v"] if verbose else []
+    assert main("londiste3", [*flags, str(ini), "wait-sync"]) == 12
+    err = capsys.readouterr().err
+    assert "ERROR BUG: KeyError: 'oops'" in err
+    assert ("Traceback" in err) == verbose
+    assert verbose or err.count("\n") == 1

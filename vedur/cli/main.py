@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from vedur import __version__
 from vedur.cli.commands import COMMANDS
 from vedur.cli.grammar import Call, Grammar
-from vedur.errors import ConfigError, UsageError, VedurError
+from vedur.errors import ConfigError, InternalError, UsageError, VedurError
 
 log = logging.getLogger("vedur.cli")
 
@@ -103,6 +103,9 @@ def _with_ini(call: Call) -> int:
             return command.load()(call, settings) or 0
         except VedurError as error:
             return _report(call, error)
+        except Exception as error:
+            words = f"BUG: {type(error).__name__}: {error}".splitlines()[0]
+            return _report(call, InternalError(f"{words}; run it with -v and report what it shows"))
 
 
 def _report(call: Call, error: VedurError) -> int:
