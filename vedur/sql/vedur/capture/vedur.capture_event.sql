@@ -26,6 +26,7 @@ declare
     _table text;
     _field text;
     _value text;
+    _magic jsonb;
     _fields text[] := '{}';
     _conditions text[] := '{}';
 begin
@@ -43,12 +44,14 @@ begin
                 hint = format('Add a primary key to "%s.%s" or give the trigger pkey=.', _schema, _table);
     end if;
 
+    select coalesce(jsonb_object_agg(
+        c.magic, vedur.capture_value(c.col_type, vedur.capture_ref(_row, c.col_name), 'text')), '{}')
+    into _magic
+    from vedur.capture_columns(i_relid) as c
+    where c.magic is not null;
     foreach _field in array array[
         'ev_type', 'ev_data', 'ev_extra1', 'ev_extra2', 'ev_extra3', 'ev_extra4'] loop
-        select vedur.capture_value(c.col_type, vedur.capture_ref(_row, c.col_name), 'text')
-        into _value
-        from vedur.capture_columns(i_relid) as c
-        where c.magic = _field;
+        _value := _magic ->> _field;
         _fields := _fields || format('%s as %I', case
             when _a.exprs ? _field then
                 format(E'(select pg_catalog.concat(_value)\nfrom (select (%s\n) as _value from (select (%s).*) as "vedur.row") as _one'
