@@ -416,6 +416,8 @@ def test_status_shows_a_node_that_cannot_be_reached(lab: Lab) -> None:
     leaf = next(node for node in found.nodes if node.name == "dst")
     assert leaf.type == "dead"
     assert leaf.failure and "refused" in leaf.failure
+    (line,) = lab.lines()
+    assert line.startswith("WARNING Node 'dst' failure: ")
     tagged = show.status(lab.root, ["dst"])
     assert next(n for n in tagged.nodes if n.name == "dst").failure == "tagged as dead"
 

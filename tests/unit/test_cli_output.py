@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from vedur.cli.output import table_text
@@ -127,3 +129,9 @@ def test_trouble_is_red_on_a_terminal() -> None:
     late = SetStatus("q", "r", (node("r", "root", None, lag=61.0),))
     assert any("\x1b[31mLag: 1m1s\x1b[0m" in line for line in tree_lines(late, colour=True))
     assert not any("\x1b" in line for line in tree_lines(late))
+
+
+def test_colours_do_not_move_columns() -> None:
+    status = SetStatus("q", "r", (node("r", "root", None, lag=61.0, attrs={"k": "v"}),))
+    painted = [re.sub(r"\x1b\[\d+m", "", line) for line in compact_lines(status, colour=True)]
+    assert painted == compact_lines(status)

@@ -236,9 +236,3 @@ def test_create_table_plain_and_full() -> None:
     index = next(text for text in full if "index" in text.lower())
     assert '"u_name_idx"' in index and "x.u" in index.replace('"', "")
     assert full[-1] == 'alter table "x"."u" owner to "me"'
-
-
-def test_rebuild_drops_foreign_keys_first_and_the_key_last() -> None:
-    kinds = [part.kind for part in ddl.rebuild(TABLE)]
-    assert kinds == ["f", "i", "p"]
-    assert [part.kind for part in ddl.rebuild(TABLE, keep_key=True)] == ["f", "i"]

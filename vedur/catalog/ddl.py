@@ -1,8 +1,7 @@
-"""DDL that makes a table like another, and that takes parts of it away and brings them back; pure.
+"""DDL that makes a table or sequence like another, for `add-table --create`.
 
-`create_table` serves `add-table --create`; `rebuild` serves the first copy, which drops what slows
-a load and makes it again after. Names inside definitions are changed through PostgreSQL's parser
-(`change.rename`), never in the text.
+Names inside definitions are changed through PostgreSQL's parser (`change.rename`), never in the
+text. What the first copy takes away and brings back is in `table_ddl`.
 """
 
 from __future__ import annotations
@@ -18,19 +17,6 @@ from vedur.sql import query
 
 _IDENTITY = {"a": "always", "d": "by default"}
 _GENERATED = {"s": "stored", "v": "virtual"}
-
-
-@dataclass(frozen=True)
-class Rebuild:
-    """One part of a table: how to take it away and how to make it again.
-
-    kind    constraint kinds p, u, x, c, f; i for an index
-    """
-
-    kind: str
-    name: str
-    drop: str
-    create: str
 
 
 def create_table(
@@ -123,37 +109,6 @@ def _rights(structure: Structure, dest: QualifiedName, roles: Set[str]) -> Itera
             yield f"grant {grant.privilege.lower()} on {dest.quoted} to {who}{option}"
     if structure.owner in roles:
         yield f"alter table {dest.quoted} owner to {quote_ident(structure.owner)}"
-
-
-def rebuild(structure: Structure, *, keep_key: bool = False) -> list[Rebuild]:
-    """Constraints and indexes of a table, in the order in which they can be dropped.
-
-    Foreign keys come first and the primary key last; making them again goes backwards. Check
-    constraints cost little in a load and are left alone.
-    """
-    table = structure.table.quoted
-    parts = [
-        Rebuild(
-            constraint.kind,
-            constraint.name,
-            f"alter table {table} drop constraint {quote_ident(constraint.name)}",
-            f"alter table {table} add constraint {quote_ident(constraint.name)} "
-            f"{constraint.definition}",
-        )
-        for constraint in structure.constraints
-        if constraint.kind in "fxu" or (constraint.kind == "p" and not keep_key)
-    ]
-    parts += [
-        Rebuild(
-            "i",
-            index.name,
-            f"drop index {QualifiedName(structure.table.schema, index.name).quoted}",
-            index.definition,
-        )
-        for index in structure.indexes
-    ]
-    order = "fixup"
-    return sorted(parts, key=lambda part: (order.index(part.kind), part.name))
 
 
 def create_sequence(db: Database, sequence: str, dest: str | None = None) -> str | None:

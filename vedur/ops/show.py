@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,7 @@ from vedur.node.info import Location, NodeInfo, get_subscriber_info
 from vedur.ops.session import Session, remote_connstr
 from vedur.sql import SCHEMAS
 from vedur.status.snapshot import (
+    TAGGED,
     CopyStatus,
     NodeStatus,
     SetStatus,
@@ -24,6 +26,8 @@ from vedur.status.snapshot import (
     read_set,
     tick_ages,
 )
+
+log = logging.getLogger(__name__)
 
 
 def status(session: Session, dead: Sequence[str] = ()) -> SetStatus:
@@ -34,7 +38,11 @@ def status(session: Session, dead: Sequence[str] = ()) -> SetStatus:
         connstr = remote_connstr(session.settings, location)
         return vdb.connect(connstr, name=name, autocommit=True)
 
-    return read_set(session.db, session.queue, info, session.members(), connect, dead)
+    found = read_set(session.db, session.queue, info, session.members(), connect, dead)
+    for node in found.nodes:
+        if node.failure and node.failure != TAGGED:
+            log.warning("Node '%s' failure: %s", node.name, node.failure)
+    return found
 
 
 def members(session: Session) -> tuple[NodeInfo, list[Location]]:

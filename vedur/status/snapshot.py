@@ -27,6 +27,7 @@ from vedur.node.info import (
 from vedur.sql import query
 
 DEAD = "dead"
+TAGGED = "tagged as dead"
 #: Connections at a time; each is mostly waiting for a server.
 _MAX_THREADS = 16
 
@@ -83,7 +84,7 @@ def read_set(
 
     def ask(member: Location) -> NodeStatus:
         if member.dead or member.node_name in dead:
-            return NodeStatus(member.node_name, DEAD, failure="tagged as dead")
+            return NodeStatus(member.node_name, DEAD, failure=TAGGED)
         if member.node_name == local.node_name:
             return read_node(db, queue, member.node_name)
         try:

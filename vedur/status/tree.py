@@ -71,7 +71,12 @@ def compact_lines(status: SetStatus, *, colour: bool = False) -> list[str]:
 
     def walk(node: NodeStatus, depth: int) -> list[str]:
         head = "   " * depth + title(node)
-        infos = "".join(f"{line:<{_INFO_WIDTH}}" for line in info_lines(node, colour=colour))
+        plain = info_lines(node)
+        painted = info_lines(node, colour=colour)
+        infos = "".join(
+            line + " " * (_INFO_WIDTH - len(seen))  # colours have no width
+            for line, seen in zip(painted, plain, strict=True)
+        )
         lines = [f"{head:<{_TITLE_WIDTH}}{infos}".rstrip()]
         for child in children.get(node.name, []):
             lines += walk(child, depth + 1)
