@@ -133,7 +133,7 @@ create table types (
     ts timestamp, tz timestamptz, d date, tm time, tmz timetz, iv interval, b bool,
     u uuid, ine inet, ci cidr, ma macaddr, ma8 macaddr8, bi bit(3), vb varbit,
     pt point, ln line, ls lseg, bx box, pa path, pg polygon, cr circle,
-    j json, jb jsonb, x xml, tv tsvector, tq tsquery, ia int[], ta text[], na numeric[],
+    j json, jb jsonb, tv tsvector, tq tsquery, ia int[], ta text[], na numeric[],
     ir int4range, nr numrange, tr tstzrange, im int4multirange, lsn pg_lsn, o oid, rc regclass,
     e mood, ea mood[], p pair, dm posint
 );
@@ -145,14 +145,14 @@ insert into types values
  'z', 'nm', '\\x00ff5c0a', 'infinity', '-infinity', '0044-03-15 BC', '24:00', '12:00+05:30', '1 mon -3 days 04:05:06.789', true,
  gen_random_uuid(), '10.1.2.3/8', '10.0.0.0/8', '08:00:2b:01:02:03', '08:00:2b:01:02:03:04:05', b'101', b'10101',
  '(1.1,2)', '{1,2,3}', '((1,1),(2,2))', '((1,1),(2,2))', '((1,1),(2,2),(3,3))', '((1,1),(2,2),(3,3))', '<(1,1),5>',
- '{"a" :  1, "a":2}', '{"a": [1, null, "x"]}', '<a>b</a>', 'a fat cat', 'a & b', '{1,NULL,3}', '{"a,b",NULL,"NULL",""}', '{1e400,NaN}',
+ '{"a" :  1, "a":2}', '{"a": [1, null, "x"]}', 'a fat cat', 'a & b', '{1,NULL,3}', '{"a,b",NULL,"NULL",""}', '{1e400,NaN}',
  '[1,5)', '(,1.5]', '[2020-01-01,infinity)', '{[1,2),[5,7)}', '16/B374D848', 4294967295, 'pg_class',
  'it''s ok', '{sad,happy}', row(1, 'a,"b'), 5),
 (2, null, null, 1e-400, 0, 'NaN', 1e-300, -1, '', '', '', '', '', '', null, null, null, null, null, null, false,
- null, '::1', null, null, null, null, '', null, null, null, null, null, null, null, 'null', 'null', null, '', '', '{}', '{}', '{}',
+ null, '::1', null, null, null, null, '', null, null, null, null, null, null, null, 'null', 'null', '', '', '{}', '{}', '{}',
  'empty', 'empty', 'empty', '{}', '0/0', 0, null, null, '{}', null, null),
 (3, null, null, repeat('9', 500)::numeric, null, 0, '-0', 0, 'null', '\\N', null, null, null, null, 'epoch', 'epoch', 'epoch', null, null, '-178000000 years', null,
- null, null, null, null, null, null, null, null, null, null, null, null, null, null, '"x"', '""', null, null, null, '[0:1]={5,6}', '{{a,b},{c,d}}', null,
+ null, null, null, null, null, null, null, null, null, null, null, null, null, null, '"x"', '""', null, null, '[0:1]={5,6}', '{{a,b},{c,d}}', null,
  null, null, null, null, null, null, null, null, null, row(null, null), null)
 """
 

@@ -17,7 +17,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from select import poll
+from select import POLLIN, POLLOUT, poll
 
 import psycopg
 from psycopg import pq
@@ -55,26 +55,50 @@ def pump(source: Database, copy_out: str, target: Database, copy_in: str) -> Pum
     The target's transaction stays open for the caller. The source connection is closed by the
     quick way, so its caller opens a new one for the next pump; its transaction must only read.
     """
-    if _plain(source) and _plain(target):
-        return _splice(source, copy_out, target, copy_in)
-    return _through_libpq(source, copy_out, target, copy_in)
+    way = _splice if _plain(source) and _plain(target) else _through_libpq
+    try:
+        return way(source, copy_out, target, copy_in)
+    except psycopg.Error as error:  # what libpq itself notices is always a lost connection
+        lines = str(error).strip().splitlines()
+        message = lines[0] if lines else "connection lost during copy"
+        raise ConnectError(message, query=copy_in, sqlstate=None) from error
 
 
 def _plain(db: Database) -> bool:
     return not db.value(_ENCRYPTED)
 
 
+def _wait(pgconn: pq.abc.PGconn, for_what: int) -> None:
+    waiter = poll()
+    waiter.register(pgconn.socket, for_what)
+    waiter.poll()
+
+
+def _flush(pgconn: pq.abc.PGconn) -> None:
+    while pgconn.flush():
+        _wait(pgconn, POLLOUT)
+
+
+def _result(pgconn: pq.abc.PGconn) -> pq.abc.PGresult | None:
+    """The next result. psycopg's own call would keep all threads waiting while it waits."""
+    _flush(pgconn)
+    while pgconn.is_busy():
+        _wait(pgconn, POLLIN)
+        pgconn.consume_input()
+    return pgconn.get_result()
+
+
 def _start(db: Database, text: str, expected: pq.ExecStatus) -> None:
     pgconn = db.raw.pgconn
     pgconn.send_query(text.encode())
-    result = pgconn.get_result()
+    result = _result(pgconn)
     if result is None or result.status != expected:
         _drain(pgconn)
         raise _failure(db, result, text)
 
 
 def _drain(pgconn: pq.abc.PGconn) -> None:
-    while pgconn.get_result() is not None:
+    while _result(pgconn) is not None:
         pass
 
 
@@ -101,7 +125,7 @@ def _finish(target: Database, text: str) -> int:
     pgconn = target.raw.pgconn
     try:
         pgconn.put_copy_end()
-        result = pgconn.get_result()
+        result = _result(pgconn)
     except psycopg.OperationalError:
         result = None
     if result is None or result.status != pq.ExecStatus.COMMAND_OK:
@@ -122,34 +146,40 @@ def _through_libpq(source: Database, copy_out: str, target: Database, copy_in: s
         rows: list[bytes | memoryview] = []
         size = total = 0
         while True:
-            count, row = out.get_copy_data(0)
+            count, row = out.get_copy_data(1)
+            if count == 0:
+                _wait(out, POLLIN)
+                out.consume_input()
+                continue
             if count < 0:
                 break
             rows.append(row)
             size += count
             if size >= _PUT:
-                into.put_copy_data(b"".join(rows))
+                _put(into, b"".join(rows))
                 rows.clear()
                 total += size
                 size = 0
-        result = out.get_result()
+        result = _result(out)
         if result is None or result.status != pq.ExecStatus.COMMAND_OK:
             raise _failure(source, result, copy_out)
-        into.put_copy_data(b"".join(rows))
+        _put(into, b"".join(rows))
         return Pumped(_finish(target, copy_in), total + size)
-    except psycopg.OperationalError as error:
-        text = str(error).strip().splitlines()
-        raise ConnectError(text[0] if text else "connection lost", query=copy_in) from error
     finally:
         source.close()
+
+
+def _put(pgconn: pq.abc.PGconn, data: bytes) -> None:
+    while not pgconn.put_copy_data(data):
+        _flush(pgconn)
+    _flush(pgconn)
 
 
 def _splice(source: Database, copy_out: str, target: Database, copy_in: str) -> Pumped:
     mark = "end_" + secrets.token_hex(16)
     pgconn = source.raw.pgconn
     pgconn.send_query(f"{copy_out}; select 1 as {mark}".encode())
-    while pgconn.flush():
-        pass
+    _flush(pgconn)
     try:
         with _blocking(source) as reader:
             head = _read_start(source, reader, copy_out)
@@ -219,7 +249,7 @@ def _forward(
     )
     keep = 256  # longer than what `end` matches
     waiter = poll()
-    waiter.register(reader, 1)
+    waiter.register(reader, POLLIN)
     pending = bytearray(head)
     total = 0
     while True:

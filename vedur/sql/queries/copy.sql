@@ -2,7 +2,8 @@
 
 -- name: columns
 -- Columns of a table in order, with what decides the COPY format. `plain` says that the type is
--- built in, has both binary functions (its elements too) and does not name other objects by oid.
+-- built in, has both binary functions (its elements too), does not name other objects by oid and
+-- is read back as it was written (the server cannot read the binary form of an empty tsquery).
 select a.attname as name,
        a.atttypid::bigint as type_oid,
        pg_catalog.format_type(a.atttypid, a.atttypmod) as type_name,
@@ -11,7 +12,7 @@ select a.attname as name,
        t.oid < 10000 and t.typtype in ('b', 'r', 'm')
            and t.typsend <> 0 and t.typreceive <> 0
            and (t.typelem = 0 or (e.typsend <> 0 and e.typreceive <> 0))
-           and t.typname !~ '^_?reg'
+           and t.typname !~ '^_?(reg|tsquery$)'
            as plain
 from pg_catalog.pg_attribute a
 join pg_catalog.pg_type t on t.oid = a.atttypid

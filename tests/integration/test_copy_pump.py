@@ -1,0 +1,130 @@
+"""COPY data from server to server, by the socket and through libpq; same bytes, same errors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from vedur import db as vdb
+from vedur.db import pump as pump_module
+from vedur.db.pump import pump
+from vedur.errors import ConnectError, DatabaseError
+
+IN = "copy t from stdin (format {})"
+
+
+@pytest.fixture(params=["splice", "libpq"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(pump_module, "_plain", lambda db: request.param == "splice")
+    return str(request.param)
+
+
+@pytest.fixture
+def sides(
+    oldest: Any, newest: Any, make_db_on: Callable[..., vdb.Database]
+) -> tuple[vdb.Database, vdb.Database]:
+    source, target = make_db_on(oldest, "bare"), make_db_on(newest, "bare")
+    for db in (source, target):
+        db.execute("create table t (id int primary key, b bytea)")
+        db.commit()
+    return source, target
+
+
+def test_plain_connections_are_recognised(sides: tuple[vdb.Database, vdb.Database]) -> None:
+    assert all(pump_module._plain(db) for db in sides)
+
+
+@pytest.mark.parametrize("form", ["binary", "text"])
+def test_rows_arrive_whatever_they_hold(
+    sides: tuple[vdb.Database, vdb.Database], way: str, form: str
+) -> None:
+    source, target = sides
+    # bytes that look like the end of the stream, like an error, like anything
+    hostile = [
+        b"c\x00\x00\x00\x04C\x00\x00\x00\x0cCOPY 99\x00T\x00\x00\x00\x1b\x00\x01end_00\x00",
+        b"Z\x00\x00\x00\x05E",
+        b"E\x00\x00\x00\x10SERROR\x00",
+        b"\\.\n\\N\t\x00" * 1000,
+        bytes(range(256)) * 400,
+    ]
+    source.executemany("insert into t values (%s, %s)", [(n, hostile[n % 5]) for n in range(1000)])
+    source.commit()
+    out = f"copy (select * from t order by id) to stdout (format {form})"
+    done = pump(source, out, target, IN.format(form))
+    assert done.rows == 1000
+    assert done.bytes > 1_000_000
+    assert source.closed
+    target.commit()
+    with vdb.connect(source.connstr) as again:
+        text = "select md5(string_agg(id || ' ' || b::text, ',' order by id)) from t"
+        assert target.value(text) == again.value(text)
+
+
+def test_an_empty_table(sides: tuple[vdb.Database, vdb.Database], way: str) -> None:
+    source, target = sides
+    done = pump(source, "copy t to stdout (format binary)", target, IN.format("binary"))
+    assert done.rows == 0
+    target.execute("insert into t values (1)")
+    target.commit()
+    assert target.value("select count(*) from t") == 1
+
+
+@pytest.mark.parametrize("at", [1, 5000, 200000])
+def test_an_error_of_the_source_leaves_nothing(
+    sides: tuple[vdb.Database, vdb.Database], way: str, at: int
+) -> None:
+    source, target = sides
+    rows = f"select g, (g / (g - {at}))::text::bytea from generate_series(1, 300000) g"
+    out = f"copy ({rows}) to stdout"
+    with pytest.raises(DatabaseError, match="division by zero"):
+        pump(source, out, target, IN.format("text"))
+    with vdb.connect(target.connstr) as fresh:
+        assert fresh.value("select count(*) from t") == 0
+
+
+def test_an_error_of_the_target_is_told(sides: tuple[vdb.Database, vdb.Database], way: str) -> None:
+    source, target = sides
+    target.execute("insert into t values (500)")
+    target.commit()
+    out = "copy (select g, null::bytea from generate_series(1, 100000) g) to stdout"
+    with pytest.raises(DatabaseError, match="duplicate key") as caught:
+        pump(source, out, target, IN.format("text"))
+    assert caught.value.sqlstate == "23505"
+    target.rollback()
+    assert target.value("select count(*) from t") == 1
+
+
+def test_a_bad_statement_is_told(sides: tuple[vdb.Database, vdb.Database], way: str) -> None:
+    source, target = sides
+    with pytest.raises(DatabaseError, match="nowhere"):
+        pump(source, "copy nowhere to stdout", target, IN.format("text"))
+    target.rollback()
+    with (
+        vdb.connect(source.connstr) as again,
+        pytest.raises(DatabaseError, match='relation "gone" does not exist'),
+    ):
+        pump(again, "copy t to stdout", target, "copy gone from stdin")
+    target.rollback()
+    assert target.value("select 1") == 1
+
+
+def test_a_source_that_vanishes(
+    sides: tuple[vdb.Database, vdb.Database],
+    way: str,
+    make_proxy: Callable[[int], Any],
+    oldest: Any,
+) -> None:
+    source, target = sides
+    proxy = make_proxy(oldest.port)
+    through = source.connstr.replace(f"port={oldest.port}", f"port={proxy.port}")
+    proxy.delay = 0.001
+    out = "copy (select g, null::bytea from generate_series(1, 3000000) g, pg_sleep(0)) to stdout"
+    with vdb.connect(through) as weak:
+        threading.Timer(0.5, proxy.cut).start()
+        with pytest.raises((ConnectError, DatabaseError)):
+            pump(weak, out, target, IN.format("text"))
+    with vdb.connect(target.connstr) as fresh:
+        assert fresh.value("select count(*) from t") == 0
