@@ -166,6 +166,14 @@ def test_set_up_as_in_the_walk_through(lab: Lab) -> None:
     assert {node["name"] for node in status["nodes"]} == {ROOT, LEAF}
     assert lab.londiste(LEAF, "check").stdout == ""
 
+    for command in ("status", "members", "node-info", "node-status", "tables", "fkeys"):
+        for more in ([], ["--json"]):
+            done = lab.run("londiste3", "-v", str(lab.inis[LEAF]), command, *more)
+            assert "sekrit" not in done.stdout + done.stderr, command
+            if more:
+                json.loads(done.stdout)
+    assert "sekrit" not in lab.log_text(LEAF) + lab.log_text(ROOT)
+
 
 def test_errors_are_one_line(lab: Lab) -> None:
     ini = lab.worker_ini("nowhere", "host=127.0.0.1 port=1 dbname=x password=sekrit")
