@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.integration.test_replay_worker import Leaf, make_leaf  # noqa: F401
 from tests.oracle import plain
+from tests.oracle.leaf import Leaf
 from tests.oracle.pair import QUEUE
 from vedur.db import Database, connect
 from vedur.errors import DatabaseError
@@ -103,7 +103,7 @@ class Session:
 @pytest.mark.parametrize("flags", [None, "AIUDJ"], ids=["urlenc", "json"])
 @pytest.mark.parametrize("examples", [150, 4], ids=["in-process", "spark"])
 def test_replay_equals_row_by_row(
-    make_leaf: Callable[..., Leaf],  # noqa: F811
+    make_leaf: Callable[..., Leaf],
     make_db_on: Callable[..., Database],
     servers: Any,
     monkeypatch: pytest.MonkeyPatch,

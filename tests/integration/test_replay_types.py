@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.integration.test_replay_worker import Leaf, make_leaf  # noqa: F401
+from tests.oracle.leaf import Leaf
 
 pytestmark = pytest.mark.spark
 
@@ -87,7 +87,7 @@ VALUES: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("kind", ["upstream", "ours"])
 @pytest.mark.parametrize("flags", [None, "AIUDJ", "AIUDQ"], ids=["urlenc", "json", "sql"])
-def test_every_type(make_leaf: Callable[..., Leaf], kind: str, flags: str | None) -> None:  # noqa: F811
+def test_every_type(make_leaf: Callable[..., Leaf], kind: str, flags: str | None) -> None:
     leaf = make_leaf(kind)
     for db in (leaf.root, leaf.leaf):
         db.execute(SETUP)
@@ -137,7 +137,7 @@ KEYS = {
 }
 
 
-def test_keys_whose_text_is_not_their_value(make_leaf: Callable[..., Leaf]) -> None:  # noqa: F811
+def test_keys_whose_text_is_not_their_value(make_leaf: Callable[..., Leaf]) -> None:
     leaf = make_leaf()
     for db in (leaf.root, leaf.leaf):
         db.execute("create extension citext")

@@ -3,83 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from tests.oracle.pair import QUEUE, WORKER, Pair
-from vedur.config import LondisteSettings
-from vedur.db import Database, connect
+from tests.oracle.leaf import Leaf
+from tests.oracle.pair import QUEUE, WORKER
+from vedur.db import connect
 from vedur.errors import LostPosition
-from vedur.pipeline.replay import SparkReplay
 from vedur.queue.slices import Slice, Tick, whole
-from vedur.worker.batch import BatchRunner, position_allows
-from vedur.worker.loop import Worker
+from vedur.worker.batch import position_allows
 
 pytestmark = pytest.mark.spark
-
-MakeDbOn = Callable[..., Database]
-
-
-class Leaf:
-    """A pair whose leaf worker is run round by round."""
-
-    def __init__(self, pair: Pair, spark: Any, **settings: Any) -> None:
-        self.pair = pair
-        self.root, self.leaf = pair.root, pair.leaf
-        self.appliers: list[SparkReplay] = []
-        self.spark = spark
-        self.parallel = 1
-        self.flush_bytes = 32 << 20
-        self.settings = LondisteSettings(
-            db=pair.leaf.connstr, queue_name=QUEUE, job_name="leaf", exception_sleep=0.0, **settings
-        )
-        self.worker = Worker(self.settings, self._runner)
-
-    def _runner(self, provider: str, _state: Any) -> BatchRunner:
-        applier = SparkReplay(
-            self.spark, QUEUE, provider, self.settings.db, flush_bytes=self.flush_bytes
-        )
-        self.appliers.append(applier)
-        return BatchRunner(
-            applier,
-            QUEUE,
-            WORKER,
-            self.settings.db,
-            max_batch_events=self.settings.max_batch_events,
-            parallel=self.parallel,
-        )
-
-    def catch_up(self) -> None:
-        """Apply all that the queue has."""
-        self.pair.tick()
-        while self.worker.work():
-            pass
-
-    def same(self, table: str, dest: str | None = None) -> list[str]:
-        """Both sides hold the same rows; returns them."""
-        here, there = self.pair.rows(table, dest)
-        assert there == here
-        return here
-
-    def close(self) -> None:
-        self.worker._close()
-
-
-@pytest.fixture
-def make_leaf(servers: Any, make_db_on: MakeDbOn, spark: Any) -> Iterator[Callable[..., Leaf]]:
-    made: list[Leaf] = []
-
-    def make(kind: str = "upstream", **settings: Any) -> Leaf:
-        server = servers.get(15)
-        pair = Pair.make(make_db_on(server, kind), make_db_on(server, kind))
-        made.append(Leaf(pair, spark, **settings))
-        return made[-1]
-
-    yield make
-    for leaf in made:
-        leaf.close()
 
 
 FORMATS = [pytest.param("", id="urlenc"), pytest.param("J", id="json"), pytest.param("Q", id="sql")]

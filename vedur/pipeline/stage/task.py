@@ -166,17 +166,19 @@ class _Attempt:
 def stage_slice(task: StageTask, part: int) -> str:
     """Stage one slice and return a summary as JSON; an error of ours comes back in it."""
     try:
-        with link(task.provider, "provider", task.keep_links) as source:
-            with link(task.target, "db", task.keep_links) as target:
-                attempt = _Attempt(
-                    task,
-                    target,
-                    secrets.randbits(62),
-                    Collapser(task.tables, task.log_tables, task.log_from),
-                )
-                with target.transaction():
-                    attempt.read(source, task.slices[part])
-                return json.dumps(attempt.result(part))
+        with (
+            link(task.provider, "provider", task.keep_links) as source,
+            link(task.target, "db", task.keep_links) as target,
+        ):
+            attempt = _Attempt(
+                task,
+                target,
+                secrets.randbits(62),
+                Collapser(task.tables, task.log_tables, task.log_from),
+            )
+            with target.transaction():
+                attempt.read(source, task.slices[part])
+            return json.dumps(attempt.result(part))
     except VedurError as error:
         values = {k: v for k, v in error.values.items() if isinstance(v, (str, int, type(None)))}
         return json.dumps(
