@@ -30,6 +30,7 @@ class Shape:
     picks: tuple[int, ...]  # for each stage column the index into the values, -1 for none
     keep: tuple[int, ...]  # indexes of values that are staged
     nested: tuple[str, ...]  # type_kind by value index
+    key: tuple[int, ...] | None  # where the key columns are, None if one is missing
     unknown: tuple[str, ...] = ()
 
     @property
@@ -43,8 +44,8 @@ class Entry:
     """The net change of one key so far."""
 
     kind: str
-    first: int
-    last: int
+    first: str
+    last: str
     values: Values | None
     shape: Shape | None
 
@@ -69,39 +70,44 @@ class TableBuffer:
     shapes: dict[tuple[str, ...], Shape] = field(default_factory=dict)
     unions: dict[tuple[str, ...], Shape] = field(default_factory=dict)
     log: bool = False
-    events: int = 0
+    last: str = "0"
     noop: int = 0
+    kinds: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def shape(self, names: tuple[str, ...], decoded: Callable[[str], str]) -> Shape:
         """The shape of an event with these (still encoded) column names."""
         found = self.shapes.get(names)
         if found is None:
-            found = self.shapes[names] = make_shape(self.spec, tuple(map(decoded, names)))
+            found = make_shape(self.spec, tuple(map(decoded, names)), self.keys)
+            self.shapes[names] = found
         return found
 
     def lines(self, slice_id: int) -> Iterator[str]:
-        """The entries as rows of the staging table."""
+        """The entries as rows of the staging table; counts them on the way."""
         at = {c.name: i for i, c in enumerate(self.spec.stage_columns)}
         width = len(at)
         key_at = [at[k] for k in self.keys]
         single = len(self.keys) == 1
+        counts = self.kinds
         for key, entry in self.entries.items():
-            shape = entry.shape
-            head = f"{slice_id}\t{entry.first}\t{entry.last}\t{entry.kind}\t"
-            if entry.kind in WITH_ROW and shape is not None and entry.values is not None:
+            shape, kind = entry.shape, entry.kind
+            head = f"{slice_id}\t{entry.first}\t{entry.last}\t{kind}\t"
+            if kind in WITH_ROW and shape is not None and entry.values is not None:
+                counts[kind, shape.id] = counts.get((kind, shape.id), 0) + 1
                 values = entry.values
                 row = [
                     NULL if i < 0 or values[i] is None else escape(values[i]) for i in shape.picks
                 ]
                 yield f"{head}{shape.id}\t" + "\t".join(row) + "\n"
                 continue
+            counts[kind, 0] = counts.get((kind, 0), 0) + 1
             row = [NULL] * width
             for place, value in zip(key_at, (key,) if single else key, strict=True):
                 row[place] = NULL if value is None else escape(value)
             yield f"{head}0\t" + "\t".join(row) + "\n"
 
 
-def make_shape(spec: TableSpec, names: tuple[str, ...]) -> Shape:
+def make_shape(spec: TableSpec, names: tuple[str, ...], keys: tuple[str, ...]) -> Shape:
     """Match the columns of an event with those of the target."""
     index = {name: i for i, name in enumerate(names)}
     picks = tuple(index.get(c.name, -1) for c in spec.stage_columns)
@@ -113,6 +119,7 @@ def make_shape(spec: TableSpec, names: tuple[str, ...]) -> Shape:
         picks=picks,
         keep=keep,
         nested=tuple(known[n].type_kind if n in known else "" for n in names),
+        key=tuple(index[k] for k in keys) if all(k in index for k in keys) else None,
         unknown=tuple(n for n in names if n not in known),
     )
 
@@ -143,39 +150,59 @@ class Collapser:
 
     def add(self, event: Event) -> None:
         """Take the next event."""
+        extra = (event.ev_extra2, event.ev_extra3, event.ev_extra4)
+        self.add_row(
+            str(event.ev_id),
+            str(event.ev_txid),
+            event.ev_type,
+            event.ev_data,
+            event.ev_extra1,
+            extra,
+        )
+
+    def add_row(
+        self,
+        ev_id: str,
+        ev_txid: str,
+        ev_type: str,
+        data: str | None,
+        extra1: str | None,
+        extra: tuple[str | None, ...] = (),
+    ) -> None:
+        """The same by its fields: most events need no object, and numbers can stay text."""
         self.events += 1
-        route = self._routes.get((event.ev_type, event.ev_extra1))
+        route = self._routes.get((ev_type, extra1))
         if route is None:
-            route = self._route(event)
+            route = self._route(ev_type, extra1)
         said, buffer = route
         op = said.op
         if op == "-":
-            self.barriers.append(event)
+            self.barriers.append(Event(int(ev_id), int(ev_txid), ev_type, data, extra1, *extra))
             return
         if buffer is None:
             self.ignored += 1
             return
         snapshot = buffer.spec.snapshot
-        if snapshot is not None and snapshot.contains(event.ev_txid):
+        if snapshot is not None and snapshot.contains(int(ev_txid)):
             self.ignored += 1
             return
-        buffer.events += 1
-        late = self.log_from is not None and event.ev_id > self.log_from
-        if op == "R":
-            self._truncate(event, buffer, late)
+        late = self.log_from is not None and int(ev_id) > self.log_from
+        if op == "R" and not (buffer.log or late):
+            # What happened to this table before is of no consequence.
+            buffer.entries.clear()
+            self.truncates[buffer.spec.name] = int(ev_id)
         elif buffer.log or late:
-            self.log.append(event)
-            self.size += len(event.ev_data or "") + 200
+            self.log.append(Event(int(ev_id), int(ev_txid), ev_type, data, extra1))
+            self.size += len(data or "") + 200
         else:
-            self._change(event, said, buffer)
+            self._change(ev_id, ev_txid, data or "", said, buffer)
 
-    def _route(self, event: Event) -> tuple[EventType, TableBuffer | None]:
-        said = parse_type(event.ev_type)
+    def _route(self, ev_type: str, extra1: str | None) -> tuple[EventType, TableBuffer | None]:
+        said = parse_type(ev_type)
         buffer = None
         if said.op != "-":
-            name = event.ev_extra1 or said.table or ""
-            buffer = self._buffer(name, said)
-        self._routes[event.ev_type, event.ev_extra1] = said, buffer
+            buffer = self._buffer(extra1 or said.table or "", said)
+        self._routes[ev_type, extra1] = said, buffer
         return said, buffer
 
     def _buffer(self, name: str, said: EventType) -> TableBuffer | None:
@@ -195,57 +222,46 @@ class Collapser:
         buffer.keys = buffer.keys or said.keys
         return buffer
 
-    def _truncate(self, event: Event, buffer: TableBuffer, late: bool) -> None:
-        if buffer.log or late:
-            self.log.append(event)
-            return
-        # What happened to this table before is of no consequence.
-        buffer.entries.clear()
-        self.truncates[buffer.spec.name] = event.ev_id
-
-    def _change(self, event: Event, said: EventType, buffer: TableBuffer) -> None:
+    def _change(
+        self, ev_id: str, ev_txid: str, data: str, said: EventType, buffer: TableBuffer
+    ) -> None:
+        values: Values
         if said.format == "urlenc":
-            names, values = urlenc.split(event.ev_data or "")
+            names, values = urlenc.split(data)
             shape = buffer.shape(names, urlenc.unquote)
         else:
-            names, values = jsonrow.split(event.ev_data or "{}")
+            names, values = jsonrow.split(data or "{}")
             shape = buffer.shape(names, _same)
-            for index, value in enumerate(values):
-                if value.__class__ is Nested:
-                    kind = shape.nested[index]
-                    values[index] = nested_to_text(value, kind) if kind else str(value)
-        key = self._key(event, buffer, shape, values)
-        if key is None:
+            for index, kind in enumerate(shape.nested):
+                if kind and values[index].__class__ is Nested:
+                    values[index] = nested_to_text(values[index], kind)
+        if shape.key is None:
+            self._fault(ev_id, ev_txid, buffer, "the event lacks a key column")
             return
-        if shape.unknown and said.op != "D":
-            self._fault(event, buffer, f'column "{shape.unknown[0]}" is missing on the target')
+        op = said.op
+        if shape.unknown and op != "D":
+            problem = f'column "{shape.unknown[0]}" is missing on the target'
+            self._fault(ev_id, ev_txid, buffer, problem)
             return
-        entries, op = buffer.entries, said.op
-        entry = entries.get(key)
+        key = values[shape.key[0]] if len(shape.key) == 1 else tuple([values[i] for i in shape.key])
+        buffer.last = ev_id
+        entry = buffer.entries.get(key)
         if entry is None:
-            entries[key] = Entry(op, event.ev_id, event.ev_id, values, shape)
-            self.size += len(event.ev_data or "") + 300
-            return
-        self._merge(buffer, entry, op, event.ev_id, values, shape)
+            buffer.entries[key] = Entry(op, ev_id, ev_id, values, shape)
+            self.size += len(data) + 300
+        else:
+            self._merge(buffer, entry, op, ev_id, values, shape)
 
-    def _key(self, event: Event, buffer: TableBuffer, shape: Shape, values: Values) -> Any:
-        try:
-            found = [values[shape.names.index(k)] for k in buffer.keys]
-        except ValueError:
-            self._fault(event, buffer, "the event lacks a key column")
-            return None
-        return found[0] if len(found) == 1 else tuple(found)
-
-    def _fault(self, event: Event, buffer: TableBuffer, problem: str) -> None:
+    def _fault(self, ev_id: str, ev_txid: str, buffer: TableBuffer, problem: str) -> None:
         if len(self.faults) < 20:
-            self.faults.append(Fault(event.ev_id, event.ev_txid, buffer.spec.name, problem))
+            self.faults.append(Fault(int(ev_id), int(ev_txid), buffer.spec.name, problem))
 
     def _merge(
         self,
         buffer: TableBuffer,
         entry: Entry,
         op: str,
-        ev_id: int,
+        ev_id: str,
         values: Values,
         shape: Shape,
     ) -> None:
@@ -269,7 +285,7 @@ class Collapser:
         names = tuple(row)
         union = buffer.unions.get(names)
         if union is None:
-            union = buffer.unions[names] = make_shape(buffer.spec, names)
+            union = buffer.unions[names] = make_shape(buffer.spec, names, buffer.keys)
         entry.shape = union
         entry.values = list(row.values())
 

@@ -8,30 +8,26 @@ row with `row_to_json`; what they become depends on the column's type.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 _decoder = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
-_plain = frozenset((str, type(None)))
+_scan: Callable[[str, int], tuple[Any, int]] = vars(_decoder)["scan_once"]
+_PLAIN = frozenset((str, type(None)))
 
 
 def split(data: str) -> tuple[tuple[str, ...], list[Any]]:
     """Column names and values; nested values come back as `Nested`."""
-    row = _decoder.decode(data)
+    row = _scan(data, 0)[0] if data[0] == "{" else _decoder.decode(data)
     values = list(row.values())
-    for index, value in enumerate(values):
-        if value.__class__ in _plain:
-            continue
-        if value is True:
-            values[index] = "t"
-        elif value is False:
-            values[index] = "f"
-        else:
-            raw = _raw_members(data)
-            return tuple(row), [
-                Nested(raw[n]) if isinstance(v, (list, dict)) else _scalar(v)
-                for n, v in row.items()
-            ]
-    return tuple(row), values
+    if _PLAIN.issuperset(map(type, values)):
+        return tuple(row), values
+    if not any(isinstance(v, (list, dict)) for v in values):
+        return tuple(row), [_scalar(v) for v in values]
+    raw = _raw_members(data)
+    return tuple(row), [
+        Nested(raw[n]) if isinstance(v, (list, dict)) else _scalar(v) for n, v in row.items()
+    ]
 
 
 def _scalar(value: Any) -> str | None:

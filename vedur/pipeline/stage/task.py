@@ -18,14 +18,15 @@ from vedur.change.copytext import fields, line
 from vedur.change.event import Event
 from vedur.change.table import TableSpec
 from vedur.db import Database
+from vedur.db.copyrows import copy_rows
 from vedur.errors import StateError, VedurError
 from vedur.pipeline.stage.links import link
 from vedur.pipeline.stage.tables import log_name, stage_name
 from vedur.sql import query
 
-#: Bytes of gathered changes after which a task writes them out; Python objects take about five
-#: times this.
-FLUSH_BYTES = 32 << 20
+#: Bytes of gathered changes after which a task writes them out; its Python objects take about
+#: twice that.
+FLUSH_BYTES = 64 << 20
 _WRITE_CHARS = 1 << 18
 
 
@@ -79,15 +80,15 @@ class _Attempt:
             slice=condition,
             owner=self.task.owner,
         )
-        add, limit = self.collapser.add, self.task.flush_bytes
-        with source.copy_out(text) as rows:
-            for row in rows:
-                found = fields(bytes(row).decode()[:-1])
-                if found[2] is not None:
-                    raise StateError(f"event {found[0]} is a retry: replication has no use for it")
-                add(Event(int(found[0]), int(found[1]), found[3], *found[4:]))  # type: ignore[arg-type]
-                if self.collapser.size > limit:
-                    self.flush()
+        add, limit, collapser = self.collapser.add_row, self.task.flush_bytes, self.collapser
+        for row in copy_rows(source, text):
+            ev_id, ev_txid, retry, ev_type, data, extra1, extra = fields(row.decode()[:-1])
+            if retry:
+                raise StateError(f"event {ev_id} is a retry: replication has no use for it")
+            more = tuple(json.loads(extra)) if extra else ()
+            add(ev_id, ev_txid, ev_type, data, extra1, more)  # type: ignore[arg-type]
+            if collapser.size > limit:
+                self.flush()
         self.flush()
 
     def flush(self) -> None:
@@ -101,17 +102,16 @@ class _Attempt:
         said = self.summary(name)
         said.keys = list(buffer.keys)
         said.chunks += 1
-        for entry in buffer.entries.values():
-            shape = 0
-            if entry.kind in "IUP" and entry.shape is not None:
-                shape = entry.shape.id
-                if str(shape) not in said.shapes:
-                    said.shapes[str(shape)] = list(entry.shape.columns)
-            mark = f"{entry.kind}/{shape}"
-            said.kinds[mark] = said.kinds.get(mark, 0) + 1
-            said.last = max(said.last, entry.last)
+        said.noop += buffer.noop
+        said.last = max(said.last, int(buffer.last))
         stage = stage_name(buffer.spec, self.task.slot)
         self._copy(query("replay", "stage_copy").format(stage=stage), buffer.lines(self.slice_id))
+        known = {s.id: s.columns for s in (*buffer.shapes.values(), *buffer.unions.values())}
+        for (kind, shape), count in buffer.kinds.items():
+            mark = f"{kind}/{shape}"
+            said.kinds[mark] = said.kinds.get(mark, 0) + count
+            if shape:
+                said.shapes[str(shape)] = list(known[shape])
 
     def _write_log(self, events: list[Event]) -> None:
         for event in events:

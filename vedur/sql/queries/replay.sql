@@ -3,12 +3,11 @@
 
 -- name: read_events
 -- One slice of a tick range in the order of its events. The old row that a backup trigger keeps in
--- ev_extra2 is left behind: only events for the worker itself use the extra fields.
+-- ev_extra2 is left behind: only events for the worker itself use the extra fields. Empty text
+-- instead of null, because a reader can take a row without a backslash as it is.
 copy (
-    select ev_id, ev_txid, ev_retry, ev_type, ev_data, ev_extra1,
-        case when {system} then ev_extra2 end,
-        case when {system} then ev_extra3 end,
-        case when {system} then ev_extra4 end
+    select ev_id, ev_txid, coalesce(ev_retry::text, ''), ev_type, ev_data, ev_extra1,
+        case when {system} then json_build_array(ev_extra2, ev_extra3, ev_extra4)::text else '' end
     from {events}
     where {slice}
         and (ev_owner is null or ev_owner = {owner})
