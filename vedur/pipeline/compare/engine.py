@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vedur.pipeline.compare.jobs import SOURCE, TARGET, Work, collect, moment, plan_work
+from vedur.pipeline.compare.jobs import (
+    SOURCE,
+    TARGET,
+    Work,
+    collect,
+    moment,
+    plan_work,
+)
 from vedur.pipeline.compare.model import Pair, Sums
+from vedur.pipeline.compare.progress import tasks_a_side
 from vedur.sql import query
 
 if TYPE_CHECKING:
@@ -17,9 +25,9 @@ def checksum(
 ) -> tuple[Sums, Sums]:
     """Rows and sums of the provider's table and of its copy; equal sums mean equal tables."""
     template = query("compare", "count" if count_only else "sums")
-    work = plan_work(pair, template, limit)
+    work = plan_work(pair, template, tasks_a_side(spark, limit))
     totals = {SOURCE: Sums(), TARGET: Sums()}
-    for side, sums in collect(spark, work, _sums, f"compare {pair.dest}"):
+    for side, sums in collect(spark, work, _sums, f"Counting {pair.dest}"):
         for values in sums:
             totals[side] += Sums(*values)
     return totals[SOURCE], totals[TARGET]
@@ -38,7 +46,7 @@ def custom_checksum(
         Work(SOURCE, pair.source.begin(), (source_sql,), pair.source.connstr),
         Work(TARGET, pair.target.begin(), (target_sql,), pair.target.connstr),
     ]
-    answers = collect(spark, work, _first_row, f"compare {pair.dest}")
+    answers = collect(spark, work, _first_row, f"Counting {pair.dest}")
     return answers[SOURCE], answers[TARGET]
 
 

@@ -15,6 +15,7 @@ from vedur.db import Database, connect
 from vedur.errors import VedurError
 from vedur.pipeline.compare.model import Pair, Side
 from vedur.pipeline.compare.plan import slices
+from vedur.pipeline.compare.progress import progress
 from vedur.sql import query
 
 if TYPE_CHECKING:
@@ -101,9 +102,9 @@ def collect(spark: SparkSession, work: Sequence[T], do: Callable[[T], Any], what
                 answer = _attempt(do, items[number], number)
                 yield pa.RecordBatch.from_pydict({"answer": [answer]})
 
-    describe(spark, what)
     frame = spark.range(0, len(items), 1, len(items)).mapInArrow(run, "answer string")
-    answers = [json.loads(row.answer) for row in frame.collect()]
+    with progress(spark, what):
+        answers = [json.loads(row.answer) for row in frame.collect()]
     for said in answers:
         if "error" in said:
             cls = getattr(vedur.errors, said["error"], VedurError)
@@ -127,15 +128,8 @@ def _plain(value: object) -> object:
     return str(value)
 
 
-def describe(spark: SparkSession, what: str) -> None:
-    """Name the next job where the session has a context to name it in (not over Connect)."""
-    context = getattr(spark, "_jsc", None) and spark.sparkContext
-    if context:
-        context.setJobDescription(what)
-
-
 def stream(
-    spark: SparkSession, work: Sequence[Work], schema: str, what: str, block: int = 20_000
+    spark: SparkSession, work: Sequence[Work], schema: str, block: int = 20_000
 ) -> DataFrame:
     """Rows of all statements as a DataFrame; column `side` comes first, then the query's."""
     items = list(work)
@@ -146,7 +140,6 @@ def stream(
             for number in batch.column(0).to_pylist():
                 yield from _read(items[number], names, block)
 
-    describe(spark, what)
     return spark.range(0, len(items), 1, max(1, len(items))).mapInArrow(run, schema)
 
 

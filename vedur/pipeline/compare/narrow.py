@@ -15,8 +15,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from vedur.db import Database
-from vedur.pipeline.compare.jobs import SOURCE, TARGET, collect, moment, plan_work, stream
+from vedur.pipeline.compare.jobs import (
+    SOURCE,
+    TARGET,
+    collect,
+    moment,
+    plan_work,
+    stream,
+)
 from vedur.pipeline.compare.model import Pair, Side
+from vedur.pipeline.compare.progress import progress, tasks_a_side
 from vedur.sql import query
 
 if TYPE_CHECKING:
@@ -64,10 +72,10 @@ def differing_keys(spark: SparkSession, pair: Pair, *, rows: int, limit: int = 8
     """
     from pyspark.sql import functions as f
 
-    buckets = _bad_buckets(spark, pair, rows, limit)
-    work = plan_work(pair, query("compare", "key_hashes"), limit, **buckets)
-    schema = "side int, key string, h0 bigint, h1 bigint"
-    hashes = stream(spark, work, schema, f"compare rows of {pair.dest}")
+    tasks = tasks_a_side(spark, limit)
+    buckets = _bad_buckets(spark, pair, rows, tasks)
+    work = plan_work(pair, query("compare", "key_hashes"), tasks, **buckets)
+    hashes = stream(spark, work, "side int, key string, h0 bigint, h1 bigint")
     # A version of a row that both sides have equally often is no difference; what is left says by
     # its own side what is wrong with the key. Counting makes this right for repeated rows too.
     balance = f.sum(f.when(f.col("side") == SOURCE, 1).otherwise(-1))
@@ -84,22 +92,23 @@ def differing_keys(spark: SparkSession, pair: Pair, *, rows: int, limit: int = 8
     return kinds.select("key", kind.alias("kind"))
 
 
-def _bad_buckets(spark: SparkSession, pair: Pair, rows: int, limit: int) -> dict[str, str]:
+def _bad_buckets(spark: SparkSession, pair: Pair, rows: int, tasks: int) -> dict[str, str]:
     from pyspark.sql import functions as f
 
     if rows < _SMALL:
         return {}
     count = min(_MAX_BUCKETS, 1 << max(4, (rows // _BUCKET_ROWS).bit_length()))
     mask = str(count - 1)
-    work = plan_work(pair, query("compare", "bucket_sums"), limit, mask=mask)
+    work = plan_work(pair, query("compare", "bucket_sums"), tasks, mask=mask)
     sums = ("rows", "a", "b", "c", "d")
     schema = "side int, bucket bigint, " + ", ".join(f"{s} bigint" for s in sums)
-    frame = stream(spark, work, schema, f"compare buckets of {pair.dest}")
+    frame = stream(spark, work, schema)
     signed = [
         f.sum(f.when(f.col("side") == SOURCE, f.col(s)).otherwise(-f.col(s))).alias(s) for s in sums
     ]
     bad = frame.groupBy("bucket").agg(*signed).where(" or ".join(f"{s} <> 0" for s in sums))
-    numbers = [row.bucket for row in bad.select("bucket").collect()]
+    with progress(spark, f"Narrowing {pair.dest}"):
+        numbers = [row.bucket for row in bad.select("bucket").collect()]
     if len(numbers) > count // 2:
         return {}
     return {"mask": mask, "buckets": ",".join(map(str, numbers))}
@@ -114,8 +123,9 @@ def describe(
     """
     kept = keys if keep else keys.persist()
     try:
-        counts = {r["kind"]: int(r["count"]) for r in kept.groupBy("kind").count().collect()}
-        first = [(r.key, r.kind) for r in kept.orderBy("key").limit(shown).collect()]
+        with progress(spark, f"Rows of {pair.dest}"):
+            counts = {r["kind"]: int(r["count"]) for r in kept.groupBy("kind").count().collect()}
+            first = [(r.key, r.kind) for r in kept.orderBy("key").limit(shown).collect()]
     finally:
         if not keep:
             kept.unpersist()
@@ -154,7 +164,7 @@ def _differing_columns(
 
     chunks = [list(keys[i : i + _LOOKUP]) for i in range(0, len(keys), _LOOKUP)]
     result: dict[str, list[str]] = {}
-    for found in collect(spark, chunks, look, f"compare columns of {pair.dest}"):
+    for found in collect(spark, chunks, look, f"Columns of {pair.dest}"):
         result.update(found)
     return result
 

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from vedur.change.copytext import line
 from vedur.db import Database, connect
 from vedur.names import quote_ident
-from vedur.pipeline.compare.jobs import collect, describe, moment
+from vedur.pipeline.compare.jobs import collect, moment
 from vedur.pipeline.compare.model import Pair
+from vedur.pipeline.compare.progress import progress
 from vedur.sql import query
 
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ def stage_keys(spark: SparkSession, keys: DataFrame, target: str, stage: Stage) 
                 db.close()
         yield pa.RecordBatch.from_pydict({"n": [count]}, schema=pa.schema([("n", pa.int64())]))
 
-    describe(spark, "repair: keys")
-    counted = keys.select("key").mapInArrow(run, "n bigint").collect()
+    with progress(spark, "Repair: keys"):
+        counted = keys.select("key").mapInArrow(run, "n bigint").collect()
     return sum(int(row.n) for row in counted)
 
 
@@ -119,7 +120,7 @@ def stage_rows(
         return _fetch(pair, stage, read, *border)
 
     ranges = list(pairwise(borders))
-    return sum(collect(spark, ranges, fetch, f"repair rows of {pair.dest}"))
+    return sum(collect(spark, ranges, fetch, f"Repair: rows of {pair.dest}"))
 
 
 def _fetch(pair: Pair, stage: Stage, read: str, low: int, high: int) -> int:
