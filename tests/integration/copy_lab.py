@@ -11,6 +11,7 @@ from tests.oracle.pair import QUEUE, WORKER, Pair, call
 from vedur import db as vdb
 from vedur.config import LondisteSettings
 from vedur.daemon import Signals
+from vedur.errors import DatabaseError
 from vedur.pipeline.copy import SparkLoader
 from vedur.pipeline.replay import SparkReplay
 from vedur.worker.batch import BatchRunner
@@ -63,9 +64,22 @@ class Lab:
         self.copying: Copying | None = None
 
     def _tick(self) -> None:
-        with vdb.connect(self.root.connstr, autocommit=True) as db:
-            while not self._stop.wait(0.05):
+        db: vdb.Database | None = None
+        while not self._stop.wait(0.05):
+            try:
+                if db is None or db.closed:
+                    db = vdb.connect(self.root.connstr, autocommit=True)
                 db.execute("select pgq.ticker()")
+            except DatabaseError:  # the server is away for a while
+                db = None
+        if db is not None:
+            db.close()
+
+    def reopen(self) -> None:
+        """Connect again after a server was away."""
+        self.root, self.leaf = (
+            vdb.connect(db.connstr, autocommit=True) for db in (self.root, self.leaf)
+        )
 
     # -- the worker -----------------------------------------------------------------------------
 

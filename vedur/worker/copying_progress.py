@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 from vedur.clock import Clock
+from vedur.db import Database
 from vedur.errors import VedurError
 from vedur.sql import query
 from vedur.worker.copying_context import CopySetup
@@ -36,18 +37,23 @@ class Progress:
         self._end.set()
         self._thread.join(timeout=10)
 
+    def finish(self, db: Database) -> None:
+        """Store the final numbers."""
+        self._store(db)
+
     def _watch(self) -> None:
-        ended = self.clock.wait(self._end, PERIOD)
+        if self.clock.wait(self._end, PERIOD):
+            return
         try:
             with self.setup.connect() as db:
+                ended = False
                 while not ended:
                     self._show(db)
                     ended = self.clock.wait(self._end, PERIOD)
-                self._store(db)
         except VedurError as error:
             log.debug("%s: cannot follow the copy: %s", self.table, error)
 
-    def _store(self, db: Any) -> tuple[Any, int, int]:
+    def _store(self, db: Database) -> tuple[Any, int, int]:
         totals = db.one(query("copy", "slice_totals"), [self.setup.queue, self.table])
         running = db.one(query("copy", "running_totals"), [self.plan.task_name])
         rows = totals.rows_done + running.rows_done
@@ -65,7 +71,7 @@ class Progress:
         db.execute(query("copy", "set_progress"), row)
         return totals, rows, size
 
-    def _show(self, db: Any) -> None:
+    def _show(self, db: Database) -> None:
         totals, rows, size = self._store(db)
         seconds = max(self.clock.monotonic() - self._started, 0.001)
         rate = rows / seconds

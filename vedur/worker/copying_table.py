@@ -162,8 +162,9 @@ class GroupCopy:
         self._strip(target, job, plan, snapshot)
         self.setup.enter(target, job, Step.LOAD)
         started = self.clock.monotonic()
-        with Progress(self.setup, job.name, plan, self.clock):
+        with Progress(self.setup, job.name, plan, self.clock) as progress:
             rows = self.loader.load(self.provider, target, snapshot.exported, plan)
+        progress.finish(target)
         seconds = max(self.clock.monotonic() - started, 0.001)
         log.info("%s: %d rows copied in %.1f s, %.0f rows/s", job.name, rows, seconds,
                  rows / seconds)  # fmt: skip

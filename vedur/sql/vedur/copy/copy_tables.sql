@@ -38,3 +38,15 @@ create table if not exists vedur.copy_progress (
 );
 comment on table vedur.copy_progress is
     'first copy: the step that each table is in (docs/design/first-copy.md), its counts, and the error that holds it up';
+
+do $$
+-- Workers that are not superusers write here, observers read; roles may be missing.
+begin
+    if exists (select 1 from pg_catalog.pg_roles where rolname = 'londiste_writer') then
+        grant select, insert, update, delete on vedur.copy_slice, vedur.copy_progress to londiste_writer;
+    end if;
+    if exists (select 1 from pg_catalog.pg_roles where rolname = 'londiste_reader') then
+        grant select on vedur.copy_slice, vedur.copy_progress to londiste_reader;
+    end if;
+end
+$$;
