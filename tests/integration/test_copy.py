@@ -327,3 +327,29 @@ def test_remove_table_during_a_copy(lab: Lab) -> None:
     lab.wait_until(lambda: lab.debris() == [])
     assert lab.structure("t") == before
     assert lab.leaf.value("select count(*) from t") == 0
+
+
+def test_more_spark_slots_than_connections(lab: Lab) -> None:
+    both(lab, "create table t (id int primary key, a text)")
+    lab.root.execute("insert into t select g, repeat('x', 100) from generate_series(1, 30000) g")
+    lab.max_connections = 1
+    lab.slice_bytes = 256 << 10
+    most = []
+
+    def hook(table: str, step: Any) -> None:
+        if step == 6:
+            threading.Thread(target=watch, daemon=True).start()
+
+    def watch() -> None:
+        text = "select count(*) from pg_stat_activity where application_name like 'vedur copy q%'"
+        with vdb.connect(lab.root.connstr, autocommit=True) as db:
+            while lab.states().get("public.t") == "in-copy":
+                most.append(db.value(text))
+
+    lab.add("public.t")
+    lab.start(hook)
+    lab.wait_ok()
+    lab.same("t")
+    assert most
+    assert max(most) <= 1
+    assert lab.leaf.value("select slices from vedur.copy_progress") > 5

@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 _SLICE_EVENTS = 50_000
 _MAX_SLICES = 4
 _POLL = 0.05
+#: The worker may wait for a copy that has this many events of the queue to look through.
+_NEAR_EVENTS = 20_000
 
 
 class CatchUp:
@@ -43,6 +45,7 @@ class CatchUp:
         self.clock = clock
         self.applier = make_applier(f"{setup.queue} copy {job.name}", job.provider)
         self._meeting_shown = False
+        self._replayed = False
 
     def run(self) -> None:
         """Until the table is ok. Raises GivenUp where it is no longer wanted."""
@@ -143,8 +146,9 @@ class CatchUp:
         self, target: vdb.Database, stage: vdb.Database, provider: vdb.Database, at: int
     ) -> None:
         newest = self._newest(provider)
-        if at < newest:
+        if at < newest and not self._near(target, provider, at):
             self._replay(target, stage, provider, at, newest)
+            self._replayed = True
             return
         if not self._meeting_shown:
             self.setup.enter(target, self.job, Step.HAND_OVER)
@@ -155,6 +159,20 @@ class CatchUp:
         # the worker waits for ticks: as good a call as a new one
         provider.execute(query("copy", "call_worker"), [f"{self.setup.queue}:{at}"])
         self.job.on_move()
+
+    def _near(self, target: vdb.Database, provider: vdb.Database, at: int) -> bool:
+        """Is what the worker has ahead of the copy little enough to let it wait for that?
+
+        Without this a copy would run after the newest tick for as long as changes come faster
+        than it can replay them one tick at a time.
+        """
+        if not self._replayed:
+            return False
+        worker = int(target.value(query("copy", "worker_position"), [self.setup.queue]) or 0)
+        if worker <= at:
+            return True
+        ticks = get_ticks(provider, self.setup.queue, at, worker)
+        return bool(ticks) and ticks[-1].event_seq - ticks[0].event_seq <= _NEAR_EVENTS
 
     def _meet(
         self,
@@ -199,15 +217,28 @@ class CatchUp:
         slices = [f"{s.condition} and {mine}" for s in cut(first, last, ticks[1:-1], count)]
         source = EventRange(place.events, tuple(slices), place.sub_id)
         tables = [Replica(job.name, str(job.dest), job.table.custom_snapshot, job.condition)]
+        if any(provider.value(_any_event(source.events, s)) for s in slices):
+            self._apply(target, stage, source, tables, last.id)
+        else:  # nothing happened to the table: not worth a job
+            node_state.set_consumer_completed(target, queue, consumer, last.id)
+        provider.call("pgq.register_consumer_at", queue, consumer, last.id)
+        log.debug("%s: caught up to tick %d", job.name, last.id)
+        return last.id
+
+    def _apply(
+        self,
+        target: vdb.Database,
+        stage: vdb.Database,
+        source: EventRange,
+        tables: list[Replica],
+        tick: int,
+    ) -> None:
         staged = self.applier.stage(stage, source, tables, 0)
         with target.transaction():
             target.execute(query("copy", "replica_role"))
             self.applier.apply(target, staged, tables, _ignore)
-            node_state.set_consumer_completed(target, queue, consumer, last.id)
-        provider.call("pgq.register_consumer_at", queue, consumer, last.id)
+            node_state.set_consumer_completed(target, self.setup.queue, self.job.consumer, tick)
         self.applier.done(stage, 0)
-        log.debug("%s: caught up to tick %d, %d events", job.name, last.id, staged.events)
-        return last.id
 
     def _one_batch(self, ticks: list[Tick]) -> list[Tick]:
         limit = ticks[0].event_seq + self.setup.max_batch_events
@@ -217,6 +248,10 @@ class CatchUp:
 
 def _ignore(event: Event) -> None:
     """What is not about this table is the worker's business."""
+
+
+def _any_event(events: str, condition: str) -> str:
+    return query("worker", "any_event").format(events=events, slice=condition)
 
 
 def _literal(text: str) -> str:

@@ -124,7 +124,6 @@ class GroupCopy:
         provider.call("pgq.register_consumer", queue, consumer)
         tick = provider.value(query("copy", "consumer_tick"), [queue, consumer])
         with target.transaction():
-            node_state.unregister_consumer(target, queue, consumer)
             node_state.register_consumer(target, queue, consumer, provider_node, tick)
 
     # -- steps 3 to 7: one table ----------------------------------------------------------------

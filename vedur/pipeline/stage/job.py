@@ -46,6 +46,7 @@ def warm_up(spark: SparkSession) -> None:
     """The first jobs of a session pay for loading classes and starting Python: pay it now."""
 
     def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import vedur.pipeline.copy.task
         import vedur.pipeline.stage.task  # noqa: F401
 
         yield from batches

@@ -268,3 +268,10 @@ where ctid = any (array(
       and table_name = %s
       and done_at is null
     for update skip locked))
+
+-- name: worker_position
+-- Where the worker of this node stands.
+select s.last_tick_id
+from pgq_node.node_info n
+join pgq_node.local_state s on s.queue_name = n.queue_name and s.consumer_name = n.worker_name
+where n.queue_name = %s
