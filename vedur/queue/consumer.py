@@ -21,6 +21,16 @@ def merge_count(backlog: int, limit: int, wished: int | None = None) -> int | No
     return min(backlog, limit) if backlog > 0 else None
 
 
+def count_up_to(reach: int, backlog: int, limit: int) -> int | None:
+    """`min_count` for a consumer that may not pass a tick `reach` events away.
+
+    With less than half of the backlog wished for, pgq takes the first tick that is enough, and
+    one that is near enough is. So half of the way is made each time, and none too much.
+    """
+    count = min(reach, (backlog - 1) // 2, limit)
+    return count if count > 0 else None
+
+
 def expected_end(ticks: Sequence[Tick], limit: int) -> Tick | None:
     """Where the batch after `ticks[0]` will end if it is asked for now; None if there is none."""
     if len(ticks) < 2:

@@ -26,8 +26,14 @@ from vedur.node.state import (
     set_global_watermark,
     set_subscriber_watermark,
 )
-from vedur.queue.batches import Subscription, get_backlog, get_subscription, next_batch
-from vedur.queue.consumer import merge_count
+from vedur.queue.batches import (
+    Subscription,
+    get_backlog,
+    get_subscription,
+    get_ticks,
+    next_batch,
+)
+from vedur.queue.consumer import count_up_to, merge_count
 from vedur.sql import query
 from vedur.worker.batch import BatchRunner
 from vedur.worker.protocol import CopyControl
@@ -53,6 +59,7 @@ class Worker:
     copies: CopyControl | None = None
     reload: Callable[[], LondisteSettings] | None = None
     on_alive: Callable[[], None] | None = None
+    on_node: Callable[[str], None] | None = None
     _target: Database | None = None
     _provider: Database | None = None
     _listener: Database | None = None
@@ -91,6 +98,8 @@ class Worker:
         state = get_worker_state(target, self.queue)
         if state is None:
             raise StateError(f'queue "{self.queue}" has no node here: run create-leaf first')
+        if self.on_node is not None:
+            self.on_node(state.node_name)
         if state.paused:
             self._accept(target, state)
             self._alive()
@@ -132,7 +141,7 @@ class Worker:
             self.queue,
             state.worker_name,
             min_lag=settings.pgq_keep_lag,
-            min_count=self._merge_count(provider, state) if hold is None else None,
+            min_count=self._merge_count(provider, state, hold),
             min_interval=settings.pgq_batch_collect_interval,
         )
         if batch is None:
@@ -144,8 +153,8 @@ class Worker:
         return True
 
     def _hold(self, target: Database, state: WorkerState) -> int | None:
-        """The tick at which a compare wants to meet this node: single ticks up to there, and
-        there a wait. One that appears after this look may be passed; compare then asks again."""
+        """The tick at which a compare wants to meet this node: batches end there at the latest,
+        and there is a wait. One that appears after this look may be passed; compare asks again."""
         if self._holds is None:
             self._holds = bool(target.value(query("worker", "has_holds")))
         if not self._holds:
@@ -154,10 +163,16 @@ class Worker:
         tick: int | None = target.value(query("worker", "get_hold"), asked)
         return tick
 
-    def _merge_count(self, provider: Database, state: WorkerState) -> int | None:
+    def _merge_count(
+        self, provider: Database, state: WorkerState, hold: int | None = None
+    ) -> int | None:
         backlog = get_backlog(provider, self.queue, state.completed_tick)
-        wished = self.settings.pgq_batch_collect_events or None
-        return merge_count(backlog, self.settings.max_batch_events, wished)
+        limit = self.settings.max_batch_events
+        if hold is not None:
+            ticks = get_ticks(provider, self.queue, state.completed_tick, hold)
+            reach = ticks[-1].event_seq - ticks[0].event_seq if ticks else 0
+            return count_up_to(reach, backlog, limit)
+        return merge_count(backlog, limit, self.settings.pgq_batch_collect_events or None)
 
     def _report_watermark(self, provider: Database, state: WorkerState) -> None:
         now = self.clock.monotonic()

@@ -53,6 +53,6 @@ def custom_checksum(
 def _first_row(work: Work) -> dict[str, Any]:
     with moment(work.connstr, work.begin) as db:
         # The statement may name things without a schema, as it could in psql.
-        db.execute("reset search_path")
+        db.execute(query("compare", "own_search_path"))
         row = db.one(work.statements[0])
         return {} if row is None else dict(row._asdict())

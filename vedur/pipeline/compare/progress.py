@@ -1,4 +1,4 @@
-"""How many tasks a job gets, and a line every ten seconds about how far it is."""
+"""How many tasks a job gets, and a line now and then about how far it is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 
 #: A task costs some 20 ms besides its slices; more than this only adds to that.
 _MANY_TASKS = 64
-_SAY_EVERY = 10.0
+#: Nobody wonders before, and short work prints what Londiste printed and nothing else.
+_SAY_EVERY = 30.0
 _groups = itertools.count(1)
 
 

@@ -417,3 +417,7 @@ pg_catalog.encode(pg_catalog.convert_to(row({columns})::text, 'UTF8'), 'escape')
 -- name: encoding
 -- How this database stores text.
 select pg_catalog.current_setting('server_encoding')
+
+-- name: own_search_path
+-- As the role or the database has it.
+reset search_path

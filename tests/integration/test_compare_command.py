@@ -1,0 +1,75 @@
+"""The commands `compare` and `repair` as an operator runs them, in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.compare_lab import Lab, make_lab  # noqa: F401
+from tests.integration.test_compare import ready
+from tests.oracle.pair import QUEUE
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+MakeLab = Callable[..., Lab]
+
+
+def command(ini: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    code = "from vedur.cli.main import londiste3; londiste3()"
+    return subprocess.run(
+        [sys.executable, "-c", code, str(ini), *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+    )
+
+
+def test_compare_and_repair(make_lab: MakeLab, tmp_path: Path) -> None:  # noqa: F811
+    lab = ready(make_lab, 300)
+    ini = tmp_path / "leaf.ini"
+    ini.write_text(
+        f"[londiste3]\njob_name = leaf\ndb = {lab.leaf.connstr}\nqueue_name = {QUEUE}\n"
+        f"logfile = {tmp_path}/leaf.log\npidfile = {tmp_path}/leaf.pid\n"
+        "[spark]\nspark.master = local[2]\n"
+    )
+    lab.plant("delete from users where id = 9; update users set note = 'x' where id = 10")
+    done = command(ini, "compare", "--rows")
+    assert done.returncode == 1, done.stderr
+    stamp = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} \d+ ")
+    said = [
+        stamp.sub("", line)
+        for line in (done.stdout + done.stderr).splitlines()
+        # a slow machine is told about
+        if not line.endswith((" parts", ", waiting"))
+    ]
+    assert said[:3] == [
+        "INFO Locking public.users",
+        "INFO Syncing public.users",
+        "INFO Counting public.users",
+    ]
+    assert re.fullmatch(r"INFO srcdb: 300 rows, checksum=-?\d+", said[3])
+    assert re.fullmatch(r"INFO dstdb: 299 rows, checksum=-?\d+", said[4])
+    assert said[5:] == [
+        "WARNING public.users: Results do not match!",
+        "INFO public.users: different id=10 columns: note",
+        "INFO public.users: missing id=9",
+        "INFO public.users: 1 missing, 0 extra, 1 different row(s)",
+    ]
+    done = command(ini, "repair", "--apply", "--json")
+    assert done.returncode == 0, done.stderr
+    (table,) = json.loads(done.stdout)
+    assert (table["inserts"], table["updates"], table["deletes"]) == (1, 1, 0)
+    done = command(ini, "compare", "--json")
+    assert done.returncode == 0, done.stderr
+    (table,) = json.loads(done.stdout)
+    assert table["match"]
+    assert table["source"] == table["target"]
+    assert table["source"]["cnt"] == 300
