@@ -20,7 +20,7 @@ from vedur.ops.compare import CompareOptions, compare, custom_sql
 from vedur.ops.moment import LAGGING, Nodes, meet
 from vedur.ops.repair import RepairOptions, repair
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 MakeLab = Callable[..., Lab]
 

@@ -16,7 +16,7 @@ from tests.integration.compare_lab import Lab, make_lab  # noqa: F401
 from tests.integration.test_compare import ready
 from tests.oracle.pair import QUEUE
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 MakeLab = Callable[..., Lab]
 

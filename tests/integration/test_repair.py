@@ -14,7 +14,7 @@ from vedur.ops.compare import CompareOptions, compare
 from vedur.ops.moment import meet
 from vedur.ops.repair import RepairOptions, TableRepair, repair
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 MakeLab = Callable[..., Lab]
 
