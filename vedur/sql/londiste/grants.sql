@@ -18,7 +18,7 @@ begin
         if _sig.name in (
             'find_column_types', 'find_rel_oid', 'find_seq_oid', 'find_table_fkeys',
             'find_table_oid', 'is_replica_func', 'make_fqname', 'quote_fqname', 'split_fqname',
-            'truncate_renamed', 'version')
+            'version')
         then
             execute 'grant execute on function ' || _sig.func || ' to public';
             continue;

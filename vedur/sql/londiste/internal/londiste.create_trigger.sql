@@ -142,7 +142,7 @@ begin
             '_londiste_' || i_queue_name || '_truncate', _rel,
             case
                 when i_node_type = 'leaf' then format('pgq.sqltriga(%L, ''deny'')', i_queue_name)
-                when i_table_name <> _dest
+                when i_table_name <> _dest or _made = 200
                 then format('londiste.truncate_renamed(%L, %L)', i_queue_name, i_table_name)
                 else format('pgq.sqltriga(%L)', i_queue_name)
             end);
