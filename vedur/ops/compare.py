@@ -24,9 +24,8 @@ from vedur.ops.session import Session, remote_connstr
 from vedur.sql import query
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from vedur.pipeline.compare import Differences, Pair
+    from vedur.pipeline.session import SparkSession
 
 log = logging.getLogger(__name__)
 

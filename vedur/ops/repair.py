@@ -32,10 +32,9 @@ from vedur.sql import query
 from vedur.worker.script import set_role
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from vedur.pipeline.compare import Differences, Pair, Sums
     from vedur.pipeline.repair import Repaired, RepairTable, Stage
+    from vedur.pipeline.session import SparkSession
 
 log = logging.getLogger(__name__)
 

@@ -25,9 +25,8 @@ from vedur.worker.loop import Worker
 from vedur.worker.system import Registers
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from vedur.pipeline.replay import SparkReplay
+    from vedur.pipeline.session import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +55,7 @@ class WorkerProcess:
     _detached: Detached | None = None
     _spark: SparkSession | None = None
     _worker: Worker | None = None
+    _node: str = ""
 
     def run(self) -> int:
         """See `run_worker`."""
@@ -89,6 +89,7 @@ class WorkerProcess:
                 signals=self._signals,
                 reload=self._reload,
                 on_alive=self._alive,
+                on_node=self._name,
             )
             self._worker.run()
         finally:
@@ -96,6 +97,11 @@ class WorkerProcess:
             if pidfile:
                 pidfile.release()
         return 0
+
+    def _name(self, node: str) -> None:
+        if node != self._node:
+            self._node = node
+            set_title("vedur:", "worker", node, f"({self.settings.queue_name})")
 
     def _alive(self) -> None:
         if self._detached is not None:
@@ -170,7 +176,6 @@ class WorkerProcess:
         if self._spark is None:
             from vedur.pipeline.session import start_session
 
-            set_title("vedur:", "worker", state.node_name, f"({self.settings.queue_name})")
             log.debug("starting Spark")
             self._spark = start_session(
                 f"vedur {state.node_name}", self.settings.spark, self.settings.logfile

@@ -17,7 +17,7 @@ from vedur.errors import ConfigError
 from vedur.pipeline.stage.job import warm_up
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import SparkSession as SparkSession
 
 #: What a replication worker wants; every key can be overridden in the ini.
 DEFAULTS = {
@@ -38,7 +38,7 @@ _LOCAL_ONLY = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "12
 
 def start_session(name: str, settings: Mapping[str, str], log_path: str = "") -> SparkSession:
     """Start (or connect to) Spark and run a first job, which costs seconds."""
-    from pyspark.sql import SparkSession
+    from pyspark.sql import SparkSession as SparkSession
 
     # At DEBUG it would write its secret and every closure, connect strings included, into logs.
     logging.getLogger("py4j").setLevel(logging.WARNING)
