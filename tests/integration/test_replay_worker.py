@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tests.oracle.leaf import Leaf
 from tests.oracle.pair import QUEUE, WORKER
 from vedur.db import connect
+from vedur.db.conninfo import with_params
 from vedur.errors import LostPosition
-from vedur.queue.slices import Slice, Tick, whole
-from vedur.worker.batch import position_allows
+from vedur.queue.batches import get_ticks
+from vedur.queue.slices import Slice, Tick, cut, whole
+from vedur.worker.batch import BatchRunner, position_allows
 
 pytestmark = pytest.mark.spark
 
@@ -103,3 +106,102 @@ def test_an_old_transaction_that_writes_late_across_slices(
     leaf.catch_up()
     assert leaf.same("t") == ["(1,late)", "(2,x)"]
     assert "public.t: replayed row by row" in caplog.messages
+
+
+def test_batches_staged_ahead_arrive_in_order(
+    make_leaf: Callable[..., Leaf], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vedur.worker.batch.PREFETCH_EVENTS", 1)
+    leaf = make_leaf(max_batch_events=1200)
+    leaf.pair.table("public.t", "create table t (id int primary key, v int unique)")
+    taken: list[bool] = []
+    take = BatchRunner._take
+
+    def counting(self: BatchRunner, *args: Any) -> Any:
+        got = take(self, *args)
+        taken.append(got is not None)
+        return got
+
+    monkeypatch.setattr(BatchRunner, "_take", counting)
+    leaf.root.execute("insert into t select i, i from generate_series(1, 400) i")
+    for step in range(6):
+        leaf.pair.tick()
+        leaf.root.execute("update t set v = v + 1000")
+        leaf.root.execute("delete from t where id %% 10 = %s", [step])
+        leaf.root.execute(
+            "insert into t select i, -i from generate_series(500, 540) i "
+            "on conflict (id) do update set v = -t.id"
+        )
+    rounds = 0
+    leaf.pair.tick()
+    while leaf.worker.work():
+        rounds += 1
+        leaf.root.execute("update t set v = v + 100000 where id = 540")
+        if rounds < 4:
+            leaf.pair.tick()
+    leaf.catch_up()
+    assert taken.count(True) >= 2, taken
+    assert len(leaf.same("t")) == 400 - 240 + 41
+
+
+def test_a_range_of_ticks_holds_what_the_queue_says(make_leaf: Callable[..., Leaf]) -> None:
+    leaf = make_leaf()
+    root = leaf.root
+    root.execute("create table t (id int)")
+    long, other = connect(root.connstr), connect(root.connstr)
+    first = leaf.pair.tick()
+    for number in range(30):
+        if number == 5:
+            long.execute("select pgq.insert_event('q', 'x', 'long')")
+        if number == 12:
+            other.execute("select pgq.insert_event('q', 'x', 'other')")
+        if number == 20:
+            long.commit()
+        root.execute("select pgq.insert_event('q', 'x', %s)", [str(number)])
+        if number % 4 == 0:
+            leaf.pair.tick()
+    leaf.pair.tick()
+    other.commit()
+    leaf.pair.tick()
+    long.close()
+    other.close()
+    root.execute("select pgq.register_consumer_at('q', 'probe', %s)", [first])
+    while (batch := root.value("select pgq.next_batch('q', 'probe')")) is not None:
+        want = root.query("select ev_id from pgq.get_batch_events(%s) order by 1", [batch])
+        ends = root.one("select prev_tick_id, tick_id from pgq.get_batch_info(%s)", [batch])
+        ticks = get_ticks(root, QUEUE, *ends)
+        for count in (1, 3):
+            got = []
+            for part in cut(ticks[0], ticks[-1], [], count):
+                got += root.query(f"select ev_id from pgq.event_1 where {part.condition}")
+            assert sorted(got) == want
+        root.execute("select pgq.finish_batch(%s)", [batch])
+
+
+def test_a_worker_without_superuser_rights(
+    make_leaf: Callable[..., Leaf],
+) -> None:
+    leaf = make_leaf("ours")
+    leaf.pair.table("public.t", "create table t (id int primary key, v text)")
+    for db, roles in ((leaf.root, "pgq_reader"), (leaf.leaf, "londiste_writer, pgq_admin")):
+        role = "plain_" + str(db.value("select current_database()"))
+        db.execute(f'create role "{role}" login; grant {roles} to "{role}"')
+    reader = "plain_" + str(leaf.root.value("select current_database()"))
+    writer = "plain_" + str(leaf.leaf.value("select current_database()"))
+    leaf.leaf.execute(f'grant select, insert, update, delete, truncate on t to "{writer}"')
+    leaf.settings = dataclasses.replace(
+        leaf.settings,
+        db=with_params(leaf.leaf.connstr, user=writer),
+        remote_extra_connstr=f"user={reader}",
+    )
+    leaf.worker.settings = leaf.settings
+    try:
+        leaf.root.execute("insert into t values (1, 'a'), (2, 'b'); update t set v = 'c'")
+        leaf.catch_up()
+        leaf.root.execute("truncate t; insert into t values (3, 'd')")
+        leaf.catch_up()
+        assert leaf.same("t") == ["(3,d)"]
+    finally:
+        leaf.close()
+        leaf.leaf.execute(f'drop owned by "{writer}"; drop role "{writer}"')
+        leaf.root.execute(f'drop owned by "{reader}"; drop role "{reader}"')
