@@ -5,6 +5,7 @@ from __future__ import annotations
 from vedur.db import Database
 from vedur.errors import PrivilegeError
 from vedur.node.command import Answer, command
+from vedur.sql import query
 
 
 def execute_start(
@@ -18,6 +19,12 @@ def execute_start(
 def execute_finish(db: Database, queue: str, name: str) -> Answer:
     """The script has run; on the root this sends it to all nodes."""
     return command(db, "londiste.execute_finish", queue, name)
+
+
+def refresh_stale_captures(db: Database) -> None:
+    """Generated capture written anew for tables that changed; a foreign installation has none."""
+    if db.value(query("catalog", "has_refresh_stale_captures")):
+        db.call("vedur.refresh_stale_captures")
 
 
 def set_session_replication_role(db: Database, role: str) -> None:

@@ -10,7 +10,12 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from vedur.catalog.execute import execute_finish, execute_start, set_session_replication_role
+from vedur.catalog.execute import (
+    execute_finish,
+    execute_start,
+    refresh_stale_captures,
+    set_session_replication_role,
+)
 from vedur.catalog.script import Script, parse_script
 from vedur.catalog.sequences import get_seq_list
 from vedur.catalog.tables import get_table_list
@@ -63,6 +68,8 @@ def _execute_one(session: Session, name: str, script: Script) -> None:
             set_session_replication_role(db, "local")
             for statement in script.statements:
                 db.execute(attrs.substitute(statement, tables, sequences))
+            # altered tables are captured right either way; this keeps them on the quick one
+            refresh_stale_captures(db)
         else:
             log.info("%s: This SQL does not need to run on this node.", name)
         execute_finish(db, queue, name)

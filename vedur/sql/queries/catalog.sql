@@ -172,3 +172,7 @@ order by 1, 3
 insert into londiste.pending_fkeys (from_table, to_table, fkey_name, fkey_def)
 values (%s, %s, %s, %s)
 on conflict do nothing
+
+-- name: has_refresh_stale_captures
+-- Does this database have generated capture?
+select pg_catalog.to_regprocedure('vedur.refresh_stale_captures()') is not null
