@@ -38,7 +38,7 @@ layers: $(STAMP)
 	@$(BIN)/lint-imports --no-cache
 
 test: dev check  ## all checks and all tests, on every server version at hand
-	@$(BIN)/pytest -q
+	@$(BIN)/pytest -q -n 2 --dist loadfile
 
 demo: dev  ## see it work on embedded servers
 	@$(BIN)/python -m vedur.demo
