@@ -11,6 +11,7 @@ import pytest
 from tests.integration.copy_lab import Lab
 from vedur import db as vdb
 from vedur.errors import ConnectError
+from vedur.pipeline.copy import SparkLoader
 from vedur.worker.copying_steps import Step
 
 pytestmark = [pytest.mark.spark]
@@ -69,3 +70,44 @@ def test_a_copy_that_died_is_taken_up_again(lab: Lab, step: Step) -> None:
     lab.same("t")
     assert lab.structure("parent", "t") == before
     lab.wait_until(lambda: lab.debris() == [])
+
+
+def test_spark_fails_and_other_errors_are_shown_and_tried_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = SparkLoader.load
+    failures = iter(["job aborted\nlong Java story"])
+
+    def load(self: SparkLoader, *args: Any) -> int:
+        for text in failures:
+            raise RuntimeError(text)
+        return real(self, *args)
+
+    monkeypatch.setattr(SparkLoader, "load", load)
+    lab.retry_sleep = 2.0
+    lab.start()
+    error = "select error from vedur.copy_progress where table_name = 'public.parent'"
+    lab.wait_until(lambda: lab.leaf.value(error) == "job aborted")
+    lab.wait_ok()
+    lab.same("parent")
+    lab.same("t")
+    assert lab.leaf.value(error) is None
+
+
+def test_a_table_removed_before_its_turn_leaves_nothing(lab: Lab) -> None:
+    def hook(table: str, step: Step) -> None:
+        if table == "public.parent" and step is Step.LOAD:
+            with vdb.connect(lab.leaf.connstr, autocommit=True) as db:
+                db.execute("select * from londiste.local_remove_table('q', 'public.t')")
+            assert lab.copying is not None
+            lab.wait_until(lambda: lab.copying is not None and _cancelled(lab))
+
+    def _cancelled(lab: Lab) -> bool:
+        job = lab.copying._jobs.get("public.t") if lab.copying else None
+        return job is None or job.cancelled
+
+    lab.start(hook)
+    lab.wait_ok()
+    lab.same("parent")
+    lab.wait_until(lambda: lab.debris() == [])
+    assert lab.leaf.value("select count(*) from t") == 0

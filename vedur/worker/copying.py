@@ -189,7 +189,12 @@ class Copying:
                 group.open(jobs)
                 with ThreadPoolExecutor(lanes, thread_name_prefix="vedur-load") as pool:
                     list(pool.map(lambda job: self._load_one(group, job), jobs))
-        except VedurError as error:
+        except GivenUp:
+            for job in jobs:
+                if not job.started:
+                    self._clean_up(job)
+                    self._release(job)
+        except Exception as error:
             for job in jobs:
                 if not job.started:
                     self._failed(job, error)
@@ -198,17 +203,18 @@ class Copying:
                 self._loading -= lanes
 
     def _load_one(self, group: GroupCopy, job: TableJob) -> None:
+        job.started = True
         if job.cancelled:
+            self._clean_up(job)
             self._release(job)
             return
-        job.started = True
         try:
             group.load(job)
         except GivenUp:
             self._clean_up(job)
             self._release(job)
             return
-        except VedurError as error:
+        except Exception as error:  # Spark may fail in ways of its own
             self._failed(job, error)
             return
         with self._lock:
@@ -225,7 +231,7 @@ class Copying:
             CatchUp(self.setup, self.make_applier, job, self.clock).run()
         except GivenUp:
             self._release(job)
-        except VedurError as error:
+        except Exception as error:
             self._failed(job, error)
         else:
             self._settler.look_again()
@@ -256,13 +262,20 @@ class Copying:
         with self._lock:
             self._jobs.pop(job.name, None)
 
-    def _failed(self, job: TableJob, error: VedurError) -> None:
+    def _failed(self, job: TableJob, error: Exception) -> None:
         if job.cancelled or self._removed(job):
             self._clean_up(job)
             self._release(job)
             return
-        log.error("%s: copy failed, next try in %g s: %s", job.name, self.setup.retry_sleep, error)
-        self.setup.note_error(job.name, error)
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        log.error(
+            "%s: copy failed, next try in %g s: %s",
+            job.name,
+            self.setup.retry_sleep,
+            lines[0],
+            exc_info=log.isEnabledFor(logging.DEBUG),
+        )
+        self.setup.note_error(job.name, lines[0])
         with self._lock:
             self._retry_at[job.name] = self.clock.monotonic() + self.setup.retry_sleep
             self._jobs.pop(job.name, None)

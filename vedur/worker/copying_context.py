@@ -107,12 +107,12 @@ class CopySetup:
             db.execute(query("copy", "set_step"), row)
         self.on_step(job.name, step)
 
-    def note_error(self, table: str, error: VedurError) -> None:
+    def note_error(self, table: str, message: str) -> None:
         """Show an error beside the progress of the table, if the target can be reached."""
         try:
             with self.connect() as db:
                 text = query("copy", "set_progress_error")
-                db.execute(text, [error.message, self.queue, table])
+                db.execute(text, [message, self.queue, table])
         except VedurError as second:
             log.debug("%s: cannot note the error: %s", table, second)
 
