@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.pg import VERSIONS
 from tests.oracle.pair import QUEUE, WORKER, Pair
 from vedur.config import LondisteSettings
 from vedur.db import Database
@@ -66,9 +67,11 @@ class Leaf:
 def make_leaf(servers: Any, make_db_on: MakeDbOn, spark: Any) -> Iterator[Callable[..., Leaf]]:
     made: list[Leaf] = []
 
-    def make(kind: str = "upstream", **settings: Any) -> Leaf:
-        server = servers.get(15)
-        pair = Pair.make(make_db_on(server, kind), make_db_on(server, kind))
+    def make(kind: str = "ours", **settings: Any) -> Leaf:
+        """Our schemas on the oldest and the newest server at hand, or upstream's on 15."""
+        versions = (15, 15) if kind == "upstream" else (min(VERSIONS), max(VERSIONS))
+        root, leaf = (make_db_on(servers.get(v), kind) for v in versions)
+        pair = Pair.make(root, leaf)
         made.append(Leaf(pair, spark, **settings))
         return made[-1]
 
