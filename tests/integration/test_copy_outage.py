@@ -33,6 +33,7 @@ class Outage:
         )
         self.lab.add("public.t")
         self.happened = threading.Event()
+        self.over = threading.Event()
 
     @staticmethod
     def _open(server: Server) -> vdb.Database:
@@ -51,9 +52,10 @@ class Outage:
             if at is step and not self.happened.is_set():
                 self.happened.set()
                 happen()
+                self.over.set()
 
         lab.start(hook)
-        assert self.happened.wait(120)
+        assert self.over.wait(120)
         lab.wait_until(self._answers)
         lab.reopen()
         lab.root.execute("update t set a = 'later' where id % 5 = 0")
