@@ -14,7 +14,6 @@ SETUP = """
 create type mood as enum ('sad', 'it''s "ok", \\ {,}');
 create domain posint as int not null check (value > 0);
 create type pair as (a int, b text);
-create extension if not exists citext;
 """
 
 VALUES: dict[str, list[str]] = {
@@ -91,7 +90,10 @@ def test_every_type(make_leaf: Callable[..., Leaf], kind: str, flags: str | None
     leaf = make_leaf(kind)
     for db in (leaf.root, leaf.leaf):
         db.execute(SETUP)
-    types = [t for t, values in VALUES.items() if values]
+        if kind == "upstream":
+            db.execute("create extension citext")
+    # The embedded servers come without contrib and libxml.
+    types = [t for t in VALUES if kind == "upstream" or t not in ("citext", "xml")]
     names = [f'"c {i} {t}"'.replace("%", "") for i, t in enumerate(types)]
     columns = ", ".join(
         f"{n.replace(chr(34) + 'char' + chr(34), 'char')} {t}"
@@ -108,10 +110,8 @@ def test_every_type(make_leaf: Callable[..., Leaf], kind: str, flags: str | None
     for row in range(longest + 1):
         values = [VALUES[t][row] if row < len(VALUES[t]) else None for t in types]
         marks = ", ".join(["%s"] * len(values))
-        leaf.root.execute(
-            f"insert into t (id, {', '.join(n.replace('%', '%%') for n in names)}) values (%s, {marks})",
-            [row, *values],
-        )
+        listed = ", ".join(n.replace("%", "%%") for n in names)
+        leaf.root.execute(f"insert into t (id, {listed}) values (%s, {marks})", [row, *values])
     leaf.catch_up()
     assert len(leaf.same("t")) == longest + 1
     # Shift every column by one row, so that each value is written by an update as well.
@@ -138,7 +138,7 @@ KEYS = {
 
 
 def test_keys_whose_text_is_not_their_value(make_leaf: Callable[..., Leaf]) -> None:
-    leaf = make_leaf()
+    leaf = make_leaf("upstream")  # citext is part of contrib
     for db in (leaf.root, leaf.leaf):
         db.execute("create extension citext")
     for number, type_name in enumerate(KEYS):
