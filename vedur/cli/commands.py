@@ -369,7 +369,7 @@ COMMANDS: tuple[Command, ...] = (
         details="Counts and hashes both sides at the same moment of the stream. Without names: "
         "all local tables. The exit code is the number of tables that differ.",
         options=(
-            option("--force", help="compare although tables are not in sync"),
+            option("--force", help="begin although the node is far behind"),
             option("--count-only", help="count rows, do not hash them"),
             option("--rows", help="name the rows that differ"),
             _JSON,
@@ -388,7 +388,7 @@ COMMANDS: tuple[Command, ...] = (
         "Running it again finds nothing. Without names: all local tables.",
         options=(
             option("--apply", help="write the rows"),
-            option("--force", help="repair although tables are not in sync"),
+            option("--force", help="begin although the node is far behind"),
             option(
                 "--where",
                 "--repair-where",
