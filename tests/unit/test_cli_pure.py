@@ -66,14 +66,13 @@ def test_add_table_attributes_and_arguments() -> None:
         tables=("a",),
         copy_condition="x < 5",
         handler="londiste",
-        handler_args=("ignore_truncate=1",),
         max_parallel_copy=3,
         expect_sync=True,
         skip_truncate=True,
         trigger_args=("backup",),
     )
     assert wish.attrs() == {
-        "handler": "londiste(ignore_truncate=1)",
+        "handler": "londiste",
         "copy_condition": "x < 5",
         "max_parallel_copy": "3",
     }

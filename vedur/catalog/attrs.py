@@ -11,7 +11,6 @@ from urllib.parse import quote_plus, unquote_plus
 COPY_CONDITION = "copy_condition"
 MAX_PARALLEL_COPY = "max_parallel_copy"
 HANDLER = "handler"
-COPY_NODE = "copy_node"
 
 
 def encode_attrs(attrs: Mapping[str, str | None]) -> str | None:

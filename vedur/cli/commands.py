@@ -21,8 +21,6 @@ _PROVIDER = option(
     metavar="CONNSTR",
 )
 _SKIP_NON_EXISTING = option("--skip-non-existing", help="pass over names that do not exist")
-_COPY_NODE = option("--copy-node", help="copy from this node, not the provider", metavar="NODE")
-_FIND_COPY_NODE = option("--find-copy-node", help="copy from the nearest node that has the table")
 
 _ADD_TABLE: tuple[Option, ...] = (
     option("--all", help="every table that the provider (on the root: the database) has"),
@@ -55,13 +53,11 @@ _ADD_TABLE: tuple[Option, ...] = (
     ),
     option("--handler", help="table handler, see show-handlers", metavar="NAME"),
     option("--handler-arg", help="argument of it (repeatable)", metavar="KEY=VALUE", repeat=True),
-    _COPY_NODE,
-    _FIND_COPY_NODE,
     option("--merge-all", help="merge the table from all queues that have it"),
     option("--no-merge", help="do not merge it from other queues"),
     option(
         "--max-parallel-copy",
-        help="copies of this destination table that may run at a time",
+        help="merged tables: copies into one destination that may run at a time (stored)",
         metavar="N",
         kind=int,
     ),
@@ -255,7 +251,7 @@ COMMANDS: tuple[Command, ...] = (
         _TABLES,
         "TABLE...",
         most=None,
-        options=(_ALL, _FIND_COPY_NODE, _COPY_NODE),
+        options=(_ALL,),
         examples=(("dst.ini resync shop.orders", "throw the rows away and copy them anew"),),
         side="admin",
     ),

@@ -29,8 +29,6 @@ def add_table(call: Call, settings: LondisteSettings) -> None:
         handler=given.handler,
         handler_args=given.handler_arg,
         max_parallel_copy=given.max_parallel_copy,
-        copy_node=given.copy_node,
-        find_copy_node=given.find_copy_node,
         merge_all=given.merge_all,
         no_merge=given.no_merge,
         skip_non_existing=given.skip_non_existing,
@@ -68,6 +66,5 @@ def remove_seq(call: Call, settings: LondisteSettings) -> None:
 
 def resync(call: Call, settings: LondisteSettings) -> None:
     """resync"""
-    copy_node = "?" if call.options.find_copy_node else call.options.copy_node
     with Session(settings) as session:
-        ops_resync.resync(session, call.args, everything=call.options.all, copy_node=copy_node)
+        ops_resync.resync(session, call.args, everything=call.options.all)

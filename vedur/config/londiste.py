@@ -201,39 +201,8 @@ class LondisteSettings:
         "added to the connect strings of other nodes, for example user= sslmode=",
         _NEWER,
     )
-    threaded_copy_tables: tuple[str, ...] = declare(
-        kinds.NAMES, (), "glob patterns of tables that several tasks copy at once", _NEWER
-    )
-    threaded_copy_pool_size: int = declare(
-        kinds.integer(1), 1, "how many tasks copy such a table", _NEWER
-    )
-    local_only_drop_execute: bool = declare(
-        kinds.BOOLEAN, False, "with local_only: leave out EXECUTE events as well", _NEWER
-    )
-    table_filter: tuple[str, ...] = declare(
-        kinds.NAMES, (), "read events of these tables only", _NEWER
-    )
     keepalive_stats: float = declare(
         kinds.PERIOD, 300.0, "seconds between statistics lines of an idle worker", _NEWER
-    )
-    handler_modules: tuple[str, ...] = declare(
-        kinds.NAMES, (), "python modules that bring table handlers", _NEWER
-    )
-    shard_hash_func: str = declare(
-        kinds.TEXT, "partconf.get_hash_raw", "shard handler: function that hashes a key", _NEWER
-    )
-    shard_info_sql: str = declare(
-        kinds.TEXT,
-        "select shard_nr, shard_mask, shard_count from partconf.conf",
-        "shard handler: which part this node holds",
-        _NEWER,
-        template=True,
-    )
-    obfuscator_map: str = declare(
-        kinds.PATH, "", "obfuscate handler: file with the rule of each column", _NEWER
-    )
-    obfuscator_key: str = declare(
-        kinds.TEXT, "", "obfuscate handler: secret key of the hashes", _NEWER
     )
     skylog_locations: tuple[str, ...] = declare(
         kinds.NAMES,

@@ -34,6 +34,9 @@ WITHOUT_EFFECT = {
     "exception_grace": "every error is logged as it happens",
     "exception_quiet": "every error is logged as it happens",
     "exception_reset": "every error is logged as it happens",
+    "handler_modules": "tables have no handlers here yet",
+    "local_only": "events of tables that are not local are always left out",
+    "local_only_drop_execute": "scripts always run; give them a condition (--*-- Need-Table: ...)",
     "local_tracking_file": "positions live in the database",
     "logdatefmt_console": "the log format is fixed, see log_format",
     "logdatefmt_console_verbose": "the log format is fixed, see log_format",
@@ -43,6 +46,12 @@ WITHOUT_EFFECT = {
     "logfmt_console_verbose": "the log format is fixed, see log_format",
     "logfmt_file": "the log format is fixed, see log_format",
     "logfmt_file_verbose": "the log format is fixed, see log_format",
+    "obfuscator_key": "tables have no handlers here yet",
+    "obfuscator_map": "tables have no handlers here yet",
+    "pgq_autocommit": "tasks read events by COPY",
+    "pgq_lazy_fetch": "tasks read events by COPY",
+    "shard_hash_func": "tables have no handlers here yet",
+    "shard_info_sql": "tables have no handlers here yet",
     "sql_retry": "lost connections are always retried",
     "sql_retry_formula_a": "lost connections are always retried",
     "sql_retry_formula_b": "lost connections are always retried",
@@ -51,6 +60,9 @@ WITHOUT_EFFECT = {
     "sql_retry_max_time": "lost connections are always retried",
     "subconsumer_name": "a worker has no subconsumers",
     "subconsumer_timeout": "a worker has no subconsumers",
+    "table_filter": "add or remove tables on the node instead",
+    "threaded_copy_pool_size": "every table is copied in slices, see max_connections_per_node",
+    "threaded_copy_tables": "every table is copied in slices",
 }
 
 
@@ -189,7 +201,9 @@ def read_values(
     raw |= {by_alias.get(key, key): text for key, text in given.items()}
     references = set().union(*(_referenced(text) for text in raw.values()))
     warnings += [
-        _unknown(ini, key, known) for key in raw if key not in known and key not in references
+        _unknown(ini, key, known)
+        for key in raw
+        if key in WITHOUT_EFFECT or (key not in known and key not in references)
     ]
     if raw.get("config_format", "1").strip() not in ("", "1"):
         raise ConfigError(

@@ -13,6 +13,8 @@ _DEFAULTS: dict[str, str] = {
     "keepalives_idle": "30",
     "keepalives_interval": "10",
     "keepalives_count": "3",
+    # keepalives do not probe while sent bytes wait for an answer: this does
+    "tcp_user_timeout": "60000",
 }
 
 _SECRET_KEYS = ("password", "sslpassword", "oauth_client_secret")

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from vedur.catalog.attrs import (
     COPY_CONDITION,
-    COPY_NODE,
     HANDLER,
     MAX_PARALLEL_COPY,
     encode_attrs,
@@ -56,8 +55,6 @@ class AddTable:
     handler: str | None = None
     handler_args: Sequence[str] = ()
     max_parallel_copy: int | None = None
-    copy_node: str | None = None
-    find_copy_node: bool = False
     merge_all: bool = False
     no_merge: bool = False
     skip_non_existing: bool = False
@@ -86,10 +83,6 @@ class AddTable:
             found[HANDLER] = handler_attr(self.handler, self.handler_args)
         if self.copy_condition:
             found[COPY_CONDITION] = self.copy_condition
-        if self.find_copy_node:
-            found[COPY_NODE] = "?"
-        elif self.copy_node:
-            found[COPY_NODE] = self.copy_node
         if self.max_parallel_copy is not None:
             found[MAX_PARALLEL_COPY] = str(self.max_parallel_copy)
         return found
@@ -149,7 +142,7 @@ def _choose(session: Session, info: NodeInfo, provider: Database, wish: AddTable
 
 def _offered(there: dict[str, TableInfo], wish: AddTable) -> set[str]:
     """Tables that the provider has itself, or that another node is to copy."""
-    elsewhere = wish.find_copy_node or wish.copy_node or wish.expect_sync or wish.force
+    elsewhere = wish.expect_sync or wish.force
     missing = [name for name, table in there.items() if not table.local and not elsewhere]
     asked = {fqname(name) for name in wish.tables}
     for name in missing:

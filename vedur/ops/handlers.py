@@ -18,13 +18,11 @@ class Handler:
     args: dict[str, str]
 
 
-_IGNORE_TRUNCATE = {"ignore_truncate": "1: a TRUNCATE of the provider is not repeated here"}
-
 HANDLERS = (
     Handler(
         "londiste",
         "Default handler, applies the net change of each row.",
-        _IGNORE_TRUNCATE,
+        {},
     ),
 )
 

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vedur.catalog.attrs import COPY_NODE, encode_attrs
-from vedur.catalog.tables import get_table_list, local_set_table_attrs, local_set_table_state
+from vedur.catalog.tables import get_table_list, local_set_table_state
 from vedur.errors import StateError, UsageError
 from vedur.ops.choose import choose
 from vedur.ops.session import Session
 
 
-def resync(
-    session: Session,
-    tables: Sequence[str],
-    *,
-    everything: bool = False,
-    copy_node: str | None = None,
-) -> None:
-    """Set the state of tables back to the beginning; `copy_node` "?" means: find one."""
+def resync(session: Session, tables: Sequence[str], *, everything: bool = False) -> None:
+    """Set the state of tables back to the beginning."""
     if not tables and not everything:
         raise UsageError("resync needs TABLE... or --all, use --help for help")
     info = session.require_node()
@@ -28,14 +21,11 @@ def resync(
     names = choose(tables, local, everything=everything)
     there = {t.table_name for t in get_table_list(session.provider(info), session.queue) if t.local}
     for name in names:
-        if name not in there and not copy_node:
+        if name not in there:
             raise UsageError(
                 f"Table {name} does not exist on provider, need to switch to different provider"
             )
     for name in names:
         with session.db.transaction():
-            if copy_node:
-                attrs = encode_attrs({**local[name].attrs, COPY_NODE: copy_node})
-                local_set_table_attrs(session.db, session.queue, name, attrs)
             # DDL that a half-done copy put aside stays recorded: the next copy finds it there
             local_set_table_state(session.db, session.queue, name, None, None)
