@@ -78,4 +78,5 @@ def _run(command: str, want: str, cwd: Path, path: str) -> None:
     got = done.stdout
     for pattern, written in CHANGING:
         got = pattern.sub(written, got)
-    assert got == re.sub(r"[ \t]+$", "", want, flags=re.M), command
+    # a listing ends in empty lines, which the page leaves out
+    assert got.rstrip("\n") == want.rstrip("\n"), command

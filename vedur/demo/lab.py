@@ -106,14 +106,14 @@ class Lab:
     def ticker_ini(self, server: str, extra: Mapping[str, str] | None = None) -> Path:
         """The ini file of the ticker."""
         host = self.servers[server]
-        lines = [
-            "[pgqd]",
-            f"base_connstr = host=127.0.0.1 port={host.port} user={host.superuser}",
-            "initial_database = template1",
-            f"logfile = {self.base}/log/pgqd.log",
-            f"pidfile = {self.base}/pid/pgqd.pid",
-            *(f"{key} = {value}" for key, value in (extra or {}).items()),
-        ]
+        keys = {
+            "base_connstr": f"host=127.0.0.1 port={host.port} user={host.superuser}",
+            "initial_database": "template1",
+            "logfile": f"{self.base}/log/pgqd.log",
+            "pidfile": f"{self.base}/pid/pgqd.pid",
+            **(extra or {}),
+        }
+        lines = ["[pgqd]", *(f"{key} = {value}" for key, value in keys.items())]
         return self._write_ini("pgqd", "\n".join(lines) + "\n")
 
     def _write_ini(self, name: str, text: str) -> Path:
