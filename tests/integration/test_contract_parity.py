@@ -89,6 +89,16 @@ SEQUENCE_RIGHTS = """
 Pair = tuple[vdb.Database, vdb.Database]
 
 
+def _intended_first_seq(upstream: vdb.Database) -> None:
+    """Intended difference: a tick of a queue without any event says 0 here and 1 there.
+
+    1 is also what it says after the first event, which upstream's ticker therefore overlooks.
+    Levelled out so that everything that follows from it is still compared.
+    """
+    assert upstream.query("select tick_event_seq from pgq.tick") == [(1,)]
+    upstream.execute("update pgq.tick set tick_event_seq = 0")
+
+
 @pytest.fixture
 def pair(servers: Servers, make_db_on: Callable[..., vdb.Database], upstream_db: Any) -> Pair:
     """Ours and upstream's on the same server, each with one queue, in autocommit."""
@@ -97,6 +107,7 @@ def pair(servers: Servers, make_db_on: Callable[..., vdb.Database], upstream_db:
     upstream_db.autocommit = True
     for db in (ours, upstream_db):
         db.value("select pgq.create_queue('q')")
+    _intended_first_seq(upstream_db)
     return ours, upstream_db
 
 
@@ -202,7 +213,9 @@ CALLS = [
     "select pgq.ticker('q')",
     "select pgq.force_tick('q')",
     "select pgq.set_queue_config('q', 'ticker_paused', 'false')",
-    "select tick_queue, tick_id, tick_event_seq from pgq.tick order by 1, 2",
+    # of "other", without any event, see _intended_first_seq
+    "select tick_queue, tick_id, greatest(tick_event_seq, (tick_queue = 2)::int)"
+    " from pgq.tick order by 1, 2",
     "select batch_id, cur_tick_id, prev_tick_id, cur_tick_event_seq, prev_tick_event_seq"
     " from pgq.next_batch_info('q', 'c')",
     "select pgq.next_batch('q', 'c')",

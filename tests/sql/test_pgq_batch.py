@@ -268,7 +268,7 @@ def test_information(queue: vdb.Database) -> None:
         1,
         number,
         2,
-        1,
+        2,
     )
     info = queue.one("select * from pgq.get_queue_info('q')")
     assert (info.ev_new, info.last_tick_id, info.queue_ntables) == (1, 2, 3)

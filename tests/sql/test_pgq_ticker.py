@@ -61,6 +61,28 @@ def test_when_a_queue_is_due(
     assert (queue.value("select pgq.ticker('q')") is not None) == due
 
 
+def test_the_very_first_event_is_not_overlooked(queue: vdb.Database) -> None:
+    """It moves last_value of the sequence from 1 to 1."""
+    assert queue.query("select tick_event_seq from pgq.tick") == [(0,), (0,)]
+    assert queue.value("select ev_new from pgq.get_queue_info('q')") == 0
+    age(queue, "4 seconds", "1 hour")  # older than max_lag (3 s), far from the next idle tick
+    assert queue.value("select pgq.ticker()") == 0
+    queue.value("select pgq.insert_event('q', 't', 'first')")
+    assert queue.value("select ev_new from pgq.get_queue_info('q')") == 1
+    assert queue.value("select pgq.ticker()") == 1
+    assert queue.value("select tick_event_seq from pgq.tick where tick_id = 3") == 1
+    assert queue.value("select ev_new from pgq.get_queue_info('q')") == 0
+
+
+def test_an_unused_queue_behind_a_tick_of_another_node_has_no_new_events(
+    queue: vdb.Database,
+) -> None:
+    """Upstream sends 1 for a sequence that was never used."""
+    queue.execute("update pgq.queue set queue_external_ticker = true")
+    queue.value("select pgq.ticker('q', 10::bigint, now(), 1::bigint)")
+    assert queue.value("select ev_new from pgq.get_queue_info('q')") == 0
+
+
 def test_gaps_of_an_idle_queue_double_up_to_the_idle_period(queue: vdb.Database) -> None:
     """Ten minutes pass in steps of a second."""
     queue.execute("delete from pgq.tick")

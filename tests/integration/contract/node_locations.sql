@@ -10,6 +10,7 @@ select * from pgq_node.create_node('b','branch','n2','b_worker','n1',100,null)
 
 select * from pgq_node.create_node('r','root','n2','r_worker',null,null,null)
 
+-- differs: an unused sequence counts as 0, else the first event goes unnoticed
 select queue_name, tick_id, tick_event_seq from pgq.tick join pgq.queue on queue_id=tick_queue order by 1,2
 
 select queue_name, last_value, is_called from pgq.queue, lateral (select * from query_seq(queue_tick_seq)) x

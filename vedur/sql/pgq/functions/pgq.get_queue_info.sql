@@ -36,7 +36,8 @@ begin
         now() - last.tick_time,
         (last.tick_event_seq - old.tick_event_seq)
             / nullif(extract(epoch from last.tick_time - old.tick_time), 0)::double precision,
-        pgq.seq_getval(q.queue_event_seq) - last.tick_event_seq,
+        -- null for a sequence that was never used: no events
+        coalesce(pg_sequence_last_value(q.queue_event_seq::regclass), last.tick_event_seq) - last.tick_event_seq,
         last.tick_id
     from pgq.queue q
     left join lateral (

@@ -7,7 +7,7 @@ as $$
 -- - with new events: enough of them (queue_ticker_max_count), or the last tick is old enough (queue_ticker_max_lag);
 -- - idle: when the last tick is older than half of max_lag and twice as old as the gap before it, or than
 --   queue_ticker_idle_period; so gaps double until they reach the idle period;
--- - without a gap to go by (fewer than two ticks): an idle queue at once; one without any tick always.
+-- - without a gap to go by (fewer than two ticks): at once.
 -- Queues with external or paused ticker are never due.
 --
 -- Parameters:
@@ -42,15 +42,13 @@ begin
             and not q.queue_external_ticker
             and not q.queue_ticker_paused
             and case
-                when last.tick_id is null then true
-                -- pg_sequence_last_value needs no parsing, but does not know a sequence that was never used
-                when coalesce(pg_sequence_last_value(q.queue_event_seq::regclass), pgq.seq_getval(q.queue_event_seq))
-                        - last.tick_event_seq >= greatest(q.queue_ticker_max_count, 1)
+                when last.tick_id is null or prev.tick_time is null then true
+                -- null for a sequence that was never used: no events
+                when pg_sequence_last_value(q.queue_event_seq::regclass) - last.tick_event_seq
+                        >= greatest(q.queue_ticker_max_count, 1)
                     then true
-                when coalesce(pg_sequence_last_value(q.queue_event_seq::regclass), pgq.seq_getval(q.queue_event_seq))
-                        > last.tick_event_seq
+                when pg_sequence_last_value(q.queue_event_seq::regclass) > last.tick_event_seq
                     then last.age >= q.queue_ticker_max_lag
-                when prev.tick_time is null then true
                 else last.age >= q.queue_ticker_max_lag / 2
                     and (last.age >= 2 * (last.tick_time - prev.tick_time) or last.age >= q.queue_ticker_idle_period)
             end

@@ -36,11 +36,12 @@ begin
             using errcode = 'serialization_failure';
     end if;
 
-    -- now() is the start of the transaction, which may lie before a tick we waited for.
+    -- now() is the start of the transaction, which may lie before a tick we waited for. A sequence that was never used
+    -- counts as 0: its last_value is 1 before the first event and after it, which would go unnoticed.
     insert into pgq.tick (tick_queue, tick_id, tick_time, tick_event_seq)
     values (
         i_queue_id, nextval(_queue.queue_tick_seq::regclass), greatest(now(), _last_time),
-        coalesce(pg_sequence_last_value(_queue.queue_event_seq::regclass), pgq.seq_getval(_queue.queue_event_seq)))
+        coalesce(pg_sequence_last_value(_queue.queue_event_seq::regclass), 0))
     returning tick_id into _tick_id;
     perform pgq._notify_tick(_queue.queue_name, _tick_id);
     return _tick_id;
