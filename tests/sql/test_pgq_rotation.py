@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -92,8 +93,43 @@ def test_a_table_in_use_is_left_alone(queue: vdb.Database, other: vdb.Database) 
     consume(queue)
     with other.transaction():
         other.execute("lock table pgq.event_1_1 in access share mode")
-        assert not rotate(queue)  # and does not wait
+        assert not rotate(queue)  # and does not wait for it
     assert rotate(queue)
+
+
+def test_a_reader_that_is_nearly_always_there_does_not_stop_rotation(
+    queue: vdb.Database, other: vdb.Database
+) -> None:
+    stop = threading.Event()
+    started = threading.Event()
+    failed: list[Exception] = []
+
+    def read() -> None:
+        try:
+            while not stop.is_set():
+                with other.transaction():
+                    other.query("select * from pgq.event_1")
+                    started.set()
+                    other.query("select pg_sleep(0.03)")
+                stop.wait(0.005)
+        except Exception as error:
+            failed.append(error)
+
+    consume(queue)
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        assert started.wait(10)
+        # One look finds the table free in one of seven cases, a round of them nearly always.
+        rounds = []
+        for _ in range(8):
+            rounds.append(rotate(queue))
+            consume(queue)
+    finally:
+        stop.set()
+        reader.join(10)
+    assert failed == []
+    assert rounds.count(True) >= 4
 
 
 def test_the_last_tick_stays_without_consumers(queue: vdb.Database) -> None:

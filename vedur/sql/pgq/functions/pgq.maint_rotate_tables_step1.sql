@@ -22,6 +22,7 @@ declare
     _next integer;
     _table text;
     _greatest bigint;
+    _attempt integer := 0;
 begin
     -- An older snapshot would not see rows committed while we waited for the lock.
     if current_setting('transaction_isolation') <> 'read committed' then
@@ -52,13 +53,22 @@ begin
     end if;
 
     _next := (_queue.queue_cur_table + 1) % _queue.queue_ntables;
-    _table := _queue.queue_data_pfx || '_' || _next;
-    begin
-        execute format('lock table only %s in access exclusive mode nowait', _table);
-    exception
-        when lock_not_available then
-            return 0;  -- a producer, a reader or pg_dump is in it; the next round will do
-    end;
+    _table := pgq.quote_fqname(_queue.queue_data_pfx || '_' || _next);
+    -- Readers of a busy queue are in it nearly always, so one look would hardly ever find it free. To wait in the queue of the
+    -- lock would make them all wait with us. Pauses differ, lest they keep step with a reader's.
+    loop
+        begin
+            execute format('lock table only %s in access exclusive mode nowait', _table);
+            exit;
+        exception
+            when lock_not_available then
+                _attempt := _attempt + 1;
+        end;
+        if _attempt >= 20 then
+            return 0;  -- a long transaction or pg_dump is in it; the next round will do
+        end if;
+        perform pg_sleep(0.005 + 0.01 * random());
+    end loop;
     execute format('select max(ev_txid) from only %s', _table) into _greatest;
     if _greatest >= _needed then
         return 0;
