@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.fixtures.pg import MakeDb, Servers
+from tests.fixtures.pg import Servers, TestServer
 from vedur import db as vdb
 from vedur.db import install as installer
 from vedur.db.install import State, inspect, install
@@ -125,15 +125,53 @@ def test_ours_on_top_of_upstreams_queue(
     assert db.one("select * from pgq_node.get_node_info('nothing')").ret_code == 404
 
 
-def test_roles_without_createrole_get_a_warning_not_a_failure(make_db: MakeDb) -> None:
-    db = make_db("bare")
-    role = "plain_installer"
-    db.execute(f"do $$ begin create role {role} login; exception when duplicate_object then end $$")
-    name = db.value("select current_database()")
-    db.execute(f'grant create on database "{name}" to {role}')
-    db.commit()
-    with vdb.connect(db.connstr.replace("user=postgres", f"user={role}")) as plain:
+def test_an_empty_schema_left_behind_counts_as_missing(bare_db: vdb.Database) -> None:
+    for schema in SCHEMAS:
+        bare_db.execute(f"create schema {schema}")
+    bare_db.commit()
+    assert set(_states(bare_db).values()) == {State.MISSING}
+    install(bare_db)
+    bare_db.commit()
+    assert set(_states(bare_db).values()) == {State.CURRENT}
+    assert bare_db.value("select pgq.create_queue('q')") == 1
+
+
+def test_roles_without_createrole_get_a_warning_not_a_failure(
+    servers: Servers, pg_version: int
+) -> None:
+    # Roles belong to the whole server: only a new one is sure to have none of ours.
+    server = TestServer(servers.private(pg_version))
+    server.admin.execute("create role plain_installer login")
+    server.admin.execute("create database plain owner plain_installer")
+    warnings: list[str] = []
+    with vdb.connect(server.connstr("plain", "plain_installer")) as plain:
+        plain.raw.add_notice_handler(
+            lambda note: warnings.append(f"{note.severity}: {note.message_primary}")
+        )
         install(plain)
         plain.commit()
-        assert plain.value("select pgq.create_queue('q')") == 1
+        for role in ("pgq_reader", "pgq_writer", "pgq_admin"):
+            assert (
+                f'WARNING: role "{role}" is missing and cannot be created by "plain_installer": '
+                f'ask a role with CREATEROLE to run "create role {role}"'
+            ) in warnings
+        missing = "WARNING: roles londiste_reader and londiste_writer not set up: "
+        assert [w for w in warnings if w.startswith(missing)]
+        ours = "select count(*) from pg_roles where rolname ~ '^(pgq|londiste)_'"
+        assert plain.value(ours) == 0
+        assert set(_states(plain).values()) == {State.CURRENT}
+
+        # and the owner can work with it, from the event to the consumer
+        plain.call("pgq.create_queue", "q")
+        plain.call("pgq.register_consumer", "q", "c")
         plain.commit()
+        plain.call("pgq.insert_event", "q", "t", "d")
+        plain.commit()
+        plain.call("pgq.force_tick", "q")
+        plain.commit()
+        assert plain.value("select pgq.ticker('q')") == 2
+        plain.commit()
+        batch = plain.value("select pgq.next_batch('q', 'c')")
+        rows = plain.call("pgq.get_batch_events", batch)
+        assert [row.ev_data for row in rows] == ["d"]
+    server.admin.close()

@@ -1,4 +1,4 @@
-create schema londiste;
+create schema if not exists londiste;
 
 -- Tables of each set, and what this node does with them.
 create table londiste.table_info (

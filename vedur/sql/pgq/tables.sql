@@ -1,6 +1,6 @@
 -- Schema pgq: queues, ticks, consumers and their positions. Run once, on a database without the schema.
 -- The names and types of everything here are a public contract.
-create schema pgq;
+create schema if not exists pgq;
 
 -- ----------------------------------------------------------------------
 -- One row per consumer name; a name may be subscribed to many queues.
@@ -77,7 +77,7 @@ create table pgq.queue (
 -- tick_id                  position; grows with the snapshot
 -- tick_time                when it was taken (at the root of a set of nodes)
 -- tick_snapshot            transactions finished at that time
--- tick_event_seq           last value of the event sequence, for estimates only
+-- tick_event_seq           last value of the event sequence, 0 if it was never used; for estimates only
 -- ----------------------------------------------------------------------
 create table pgq.tick (
     tick_queue                  integer not null,

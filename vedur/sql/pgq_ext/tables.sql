@@ -1,6 +1,6 @@
 -- Schema pgq_ext: a consumer that writes to another database stores here, in the same transaction as its data, what it has
 -- done; after a crash it knows what to skip. Run once, on a database without the schema.
-create schema pgq_ext;
+create schema if not exists pgq_ext;
 
 -- ----------------------------------------------------------------------
 -- Last tick that a consumer has done completely.

@@ -1,4 +1,4 @@
-create schema pgq_node;
+create schema if not exists pgq_node;
 
 -- Where every member of a cascade can be reached. Known on all nodes, changed through the root.
 create table pgq_node.node_location (
