@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -101,6 +102,22 @@ def test_maintenance_rotates_in_two_steps(queue_db: Database) -> None:
     state = "select queue_cur_table, queue_switch_step2 is not null from pgq.queue"
     assert ticker.maintain(queue_db, never) >= 2
     assert tuple(queue_db.one(state)) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["default_transaction_isolation = 'repeatable read'", "default_transaction_read_only = on"],
+)
+def test_defaults_of_a_database_do_not_stop_ticks_and_rotation(db: Database, setting: str) -> None:
+    make_queue(db)
+    db.call("pgq.set_queue_config", QUEUE, "rotation_period", "0")
+    db.call("pgq.unregister_consumer", QUEUE, "c")
+    db.call("pgq.insert_event", QUEUE, "t", "d")
+    db.execute(f'alter database "{dbname(db)}" set {setting}')
+    with connect(db.connstr, autocommit=True) as later:
+        assert ticker.probe(later).tick(later) == 1
+        assert ticker.maintain(later, never) >= 2
+    assert db.value("select queue_cur_table from pgq.queue") == 1
 
 
 def test_maintenance_calls_again_while_there_is_more(db: Database) -> None:
@@ -251,6 +268,32 @@ def test_start_with_some_databases_works(oldest: TestServer, make_db_on, caplog)
     with serving(settings_for(oldest.port, dbname(db), "nowhere")):
         assert ticks_on(db)
         assert until(lambda: 'database "nowhere" does not exist' in caplog.text)
+
+
+def test_a_server_that_is_coming_up_is_waited_for(servers: Servers, caplog) -> None:
+    server = TestServer(servers.private(max(_majors())))
+    name = server.create_database(server.template())
+    with connect(server.connstr(name)) as db:
+        make_queue(db)
+    server.admin.close()
+    # Recovery without end: the server runs and refuses everybody, until it is promoted.
+    server.server.stop()
+    with (server.server.data / "postgresql.conf").open("a") as conf:
+        conf.write("hot_standby = off\nrestore_command = '/bin/false'\n")
+    signal_file = server.server.data / "standby.signal"
+    signal_file.touch()
+    if server.server.user:
+        shutil.chown(signal_file, server.server.user)
+    server.server.start()
+    for settings in (settings_for(server.port, name), settings_for(server.port)):
+        with serving(settings) as service:
+            assert "server is not ready: " in caplog.text
+            assert service.databases == []
+        caplog.clear()
+    with serving(settings_for(server.port, name)):
+        server.server._run("pg_ctl", "promote", "-w", "-D", str(server.server.data), "-s")
+        with connect(server.connstr(name), autocommit=True) as db:
+            assert ticks_on(db)
 
 
 def test_queues_that_appear_later_are_served(oldest: TestServer, make_db_on) -> None:

@@ -8,6 +8,7 @@ statement stays available in `.values["query"]`.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol, Self, cast
@@ -22,10 +23,18 @@ from vedur.errors import ConnectError, DatabaseError, PrivilegeError
 log = logging.getLogger(__name__)
 
 #: Values must read the same whatever a role or database has configured: events are text, and
-#: compare hashes text. UTF8 because event text of any database must fit.
+#: compare hashes text. UTF8 because event text of any database must fit. Ticks and rotation need
+#: read committed; who wants another level says so at the begin of the transaction.
 _PIN = (
     "set datestyle = 'ISO, YMD'; set intervalstyle = 'postgres'; set extra_float_digits = 1; "
-    "set bytea_output = 'hex'; set standard_conforming_strings = on; set client_encoding = 'UTF8'"
+    "set bytea_output = 'hex'; set standard_conforming_strings = on; set client_encoding = 'UTF8'; "
+    "set default_transaction_isolation = 'read committed'; set default_transaction_read_only = off"
+)
+
+#: libpq keeps the SQLSTATE of a refused connection to itself; these are the sentences of 57P03.
+_NOT_READY = re.compile(
+    r"the database system is "
+    r"(starting up|shutting down|in recovery mode|not (yet )?accepting connections)"
 )
 
 Row = Any
@@ -57,6 +66,13 @@ def _first_line(error: psycopg.Error) -> str:
         return primary
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__
+
+
+def _connect_state(error: psycopg.Error) -> str | None:
+    """The SQLSTATE of a failed connect, as far as the message tells it."""
+    if error.sqlstate is None and _NOT_READY.search(str(error)):
+        return "57P03"
+    return error.sqlstate
 
 
 def _translate(error: psycopg.Error, name: str, query: str | None) -> DatabaseError:
@@ -249,5 +265,6 @@ def connect(
         raw.autocommit = autocommit
     except psycopg.Error as error:
         first = _first_line(error)
-        raise ConnectError(first, sqlstate=error.sqlstate, connection=name, query=None) from error
+        state = _connect_state(error)
+        raise ConnectError(first, sqlstate=state, connection=name, query=None) from error
     return Database(raw, name, connstr)
