@@ -296,3 +296,24 @@ def test_the_manual_names_every_key_and_switch() -> None:
     assert reference_table(PgqdSettings) in text
     for switch in ("-v", "-q", "-d", "-h", "-V", "--ini", "-s", "-k", "-r"):
         assert f"`{switch}`" in text
+
+
+def test_an_unexpected_error_at_the_start_reaches_the_starter(ticker: Ticker) -> None:
+    code = (
+        "import sys\n"
+        "from vedur.cli import pgqd\n"
+        "from vedur.queue.ticker_service import TickerService\n"
+        "def start(self): raise RuntimeError('no threads left')\n"
+        "TickerService.start = start\n"
+        "sys.exit(pgqd.main(sys.argv[1:]))\n"
+    )
+    started = subprocess.run(
+        [sys.executable, "-c", code, "-d", str(ticker.path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert started.returncode == 12
+    assert started.stderr.endswith("BUG: unexpected error: RuntimeError('no threads left')\n")
+    assert ticker.logged("BUG: unexpected error: RuntimeError('no threads left')")
+    assert not ticker.pidfile.exists()

@@ -25,7 +25,7 @@ from vedur.daemon import (
     set_title,
     signal_pidfile,
 )
-from vedur.errors import ConfigError, VedurError
+from vedur.errors import ConfigError, InternalError, VedurError
 from vedur.log import LogOptions, setup_logging
 from vedur.queue.ticker_service import TickerService
 
@@ -67,6 +67,13 @@ class TickerProcess:
             _log.critical("%s", error.message)
             self._detached.failed(error.message, error.exit_code)
             return error.exit_code
+        except Exception as error:
+            # In the background nobody sees a traceback on the terminal.
+            _log.critical("BUG: unexpected error: %r", error, exc_info=True)
+            if self._detached is None:
+                raise
+            self._detached.failed(f"BUG: unexpected error: {error!r}", InternalError.exit_code)
+            return InternalError.exit_code
 
     def _serve(self, settings: PgqdSettings) -> int:
         set_title("pgqd", *(["-d"] if self.background else []), settings.config_file)
@@ -109,6 +116,9 @@ class TickerProcess:
             self._log_as(settings)
         except ConfigError as error:
             _log.error("%s; going on with the old settings", error.message)
+            return
+        except Exception as error:
+            _log.exception("BUG: cannot reload: %r; going on with the old settings", error)
             return
         for warning in settings.warnings:
             _log.warning("%s", warning)

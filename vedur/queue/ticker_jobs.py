@@ -104,11 +104,11 @@ class Job:
                     break
                 pause = backoff.pause()
                 _log.error("[%s]: %s", self.database, error.message, exc_info=True)
-            except Exception:
+            except Exception as error:
                 # A thread must not die silently: the database would stop ticking for ever.
                 self._close()
                 pause = backoff.pause()
-                _log.exception("[%s]: BUG: unexpected error", self.database)
+                _log.exception("[%s]: BUG: unexpected error: %r", self.database, error)
             clock.wait(self.stop, pause - (clock.monotonic() - started))
         self._close()
 

@@ -105,8 +105,14 @@ class TickerService:
             if self._stop.is_set():
                 return
             jobs = DatabaseJobs(name, self.context)
+            try:
+                jobs.start()
+            except Exception:
+                # No thread to be had: forget the database, so that the next look tries again.
+                jobs.ask_to_stop()
+                self._leaving.append(jobs)
+                raise
             self._databases[name] = jobs
-            jobs.start()
 
     def _watch(self) -> None:
         backoff = Backoff()
@@ -122,4 +128,8 @@ class TickerService:
                 pause = self.context.settings.check_period
             except VedurError as error:
                 _log.error("looking for databases: %s", error.message, exc_info=True)
+                pause = min(backoff.pause(), self.context.settings.check_period)
+            except Exception as error:
+                # Without this thread new databases would never be served.
+                _log.exception("BUG: looking for databases: %r", error)
                 pause = min(backoff.pause(), self.context.settings.check_period)

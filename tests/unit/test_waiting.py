@@ -1,0 +1,109 @@
+"""Loops that wait, on a clock that does not: how long they would wait, and what ends them."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.fixtures.clock import FakeClock
+from vedur.clock import Clock
+from vedur.config import PgqdSettings
+from vedur.errors import ConnectError
+from vedur.ops import wait_sync
+from vedur.queue.ticker_jobs import Job
+from vedur.queue.ticker_service import TickerService
+
+
+class Watched(TickerService):
+    """Looks for databases in memory: each entry of `answers` is an error, or nothing found."""
+
+    def __init__(self, answers: list[Exception | None], clock: FakeClock) -> None:
+        super().__init__(PgqdSettings(check_period=60), clock)
+        self.answers = answers
+        clock.on_wait = self._end
+
+    def _end(self) -> None:
+        if not self.answers:
+            self._stop.set()
+
+    def _find(self) -> list[str]:
+        answer = self.answers.pop(0)
+        if answer:
+            raise answer
+        return []
+
+
+def test_looking_for_databases_waits_longer_after_each_failure() -> None:
+    lost = ConnectError("gone")
+    clock = FakeClock()
+    Watched([None, *[lost] * 7, None, lost], clock)._watch()
+    assert clock.waits == [60, 60, 1, 2, 4, 8, 16, 30, 30, 60, 1]
+
+
+def test_looking_for_databases_survives_an_error_of_its_own(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = FakeClock()
+    Watched([RuntimeError("odd"), None], clock)._watch()
+    assert clock.waits == [60, 1, 60]
+    assert "BUG: looking for databases: RuntimeError('odd')" in caplog.text
+
+
+def test_a_database_without_threads_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = TickerService(PgqdSettings(), FakeClock())
+    monkeypatch.setattr(
+        "vedur.queue.ticker_service.DatabaseJobs.start",
+        lambda _jobs: (_ for _ in ()).throw(RuntimeError("can't start new thread")),
+    )
+    with pytest.raises(RuntimeError):
+        service._serve(["one"])
+    assert service.databases == []
+    assert service.stop()
+
+
+def test_a_duty_keeps_its_period_whatever_it_takes() -> None:
+    clock = FakeClock()
+
+    class Slow(Job):
+        left = 3
+
+        def step(self) -> float:
+            clock.advance(0.25)
+            self.left -= 1
+            if not self.left:
+                self.stop.set()
+            return 1.0
+
+    context: Any = SimpleNamespace(clock=clock)
+    Slow("slow", "db", context)._run()
+    assert clock.waits == [0.75, 0.75]
+    assert clock.monotonic() == 2.25
+
+
+def test_wait_sync_ends_when_the_last_table_is_copied(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    ready = {"a": False, "b": False, "c": True}
+    rounds = iter([[], ["b"], [], ["a"]])
+
+    def pass_by() -> None:
+        ready.update(dict.fromkeys(next(rounds), True))
+
+    def tables(_db: object, _queue: str) -> list[SimpleNamespace]:
+        return [SimpleNamespace(table_name=n, local=True, ready=r) for n, r in ready.items()]
+
+    monkeypatch.setattr(wait_sync, "get_table_list", tables)
+    clock: Clock = FakeClock(pass_by)
+    session: Any = SimpleNamespace(db=None, queue="q", clock=clock, require_node=lambda: None)
+    wait_sync.wait_sync(session)
+    assert clock.monotonic() == 2.0
+    assert [r.message for r in caplog.records][1:] == [
+        "2/3 table(s) to copy",
+        "b: finished (2/3)",
+        "a: finished (3/3)",
+        "All done",
+    ]
