@@ -1,4 +1,4 @@
-"""The seeds' four tables, their pgbench scripts, and the ways to capture them."""
+"""The walk-through's four tables, their pgbench scripts, and the ways to capture them."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_capture_is_generated_for_the_table_and_goes_with_it(node: vdb.Database)
     assert node.value(functions) == before
 
 
-def test_flags_choose_the_format_of_the_seeds(node: vdb.Database) -> None:
+def test_flags_choose_the_format_of_the_walk_through(node: vdb.Database) -> None:
     call(node, "londiste.local_add_table", "rq", "t", ["tgflags=L"])
     node.execute("insert into t values (1, 'a b')")
     assert events(node)[-1] == ("I:id", "id=1&v=a+b", "public.t")

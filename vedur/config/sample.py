@@ -35,7 +35,8 @@ def _entry(name: str, parameter: Parameter, given: str | None) -> str:
 
 
 def _comment_lines(doc: str) -> list[str]:
-    # A line that brings its own hash is a heading of the seeds' shape ("## compare/repair").
+    # A line that brings its own hash is a heading, as in the ini of the walk-through
+    # ("## compare/repair").
     return [line if line.startswith("#") else f"# {line}" for line in doc.splitlines()]
 
 

@@ -126,7 +126,7 @@ class Sums:
 
 
 def _plus(left: int | None, right: int | None) -> int | None:
-    # Of no rows there is no sum, as in SQL: the seeds print "checksum=None" for empty tables.
+    # Of no rows there is no sum, as in SQL: empty tables have "checksum=None" in the walk-through.
     if left is None or right is None:
         return left if right is None else right
     return left + right
