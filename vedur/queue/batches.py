@@ -45,6 +45,26 @@ def get_ticks(db: Database, queue: str, first: int, last: int) -> list[Tick]:
     return [Tick(r.tick_id, Snapshot.parse(r.snapshot), r.tick_event_seq) for r in rows]
 
 
+def get_ticks_ahead(
+    db: Database, queue: str, first: int, last: int, events: int, page: int = 200
+) -> list[Tick]:
+    """The ticks from `first` to `last`, and on until one lies more than `events` behind `last`.
+
+    Read in pages: the backlog may hold very many ticks, and the cost of a batch must not grow
+    with it. A page may reach further than asked for.
+    """
+    ticks: list[Tick] = []
+    end: Tick | None = None
+    while True:
+        at = ticks[-1].id + 1 if ticks else first
+        rows = db.query(query("worker", "next_ticks"), [queue, at, page])
+        found = [Tick(r.tick_id, Snapshot.parse(r.snapshot), r.tick_event_seq) for r in rows]
+        ticks += found
+        end = end or next((t for t in found if t.id >= last), None)
+        if len(found) < page or (end and found[-1].event_seq - end.event_seq > events):
+            return ticks
+
+
 def get_backlog(db: Database, queue: str, tick: int) -> int:
     """About how many events lie between a tick and the newest."""
     return int(db.value(query("worker", "backlog"), [tick, queue]) or 0)

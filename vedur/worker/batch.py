@@ -25,7 +25,7 @@ from vedur.db import Database, connect
 from vedur.errors import LostPosition, StateError
 from vedur.node import get_worker_state
 from vedur.node.state import set_consumer_completed
-from vedur.queue.batches import Batch, Subscription, finish_batch, get_ticks
+from vedur.queue.batches import Batch, Subscription, finish_batch, get_ticks_ahead
 from vedur.queue.consumer import expected_end, slice_count
 from vedur.queue.slices import Tick, cut
 from vedur.sql import query
@@ -38,7 +38,6 @@ log = logging.getLogger(__name__)
 
 #: Staging ahead costs a job of its own: not worth it for less.
 PREFETCH_EVENTS = 2_000
-_MANY_TICKS = 1 << 62
 
 
 def position_allows(prev_tick: int, tick: int, stored: int) -> bool:
@@ -123,7 +122,9 @@ class BatchRunner:
         tables: Sequence[TableInfo],
     ) -> dict[str, int]:
         wanted = replicas(tables)
-        ticks = get_ticks(provider, self.queue, batch.prev_tick, _MANY_TICKS)
+        # As far as this batch and the next can reach.
+        reach = 2 * self.max_batch_events
+        ticks = get_ticks_ahead(provider, self.queue, batch.prev_tick, batch.tick, reach)
         inside = [t for t in ticks if t.id <= batch.tick]
         if not inside or inside[0].id != batch.prev_tick or inside[-1].id != batch.tick:
             raise StateError(f"ticks {batch.prev_tick}..{batch.tick} are not in the queue any more")

@@ -16,6 +16,15 @@ join pgq.queue q on q.queue_id = t.tick_queue
 where q.queue_name = %s and t.tick_id between %s and %s
 order by t.tick_id
 
+-- name: next_ticks
+-- So many ticks from one on. With a join the server would read all later ticks to sort them.
+select t.tick_id, t.tick_snapshot::text as snapshot, t.tick_event_seq
+from pgq.tick t
+where t.tick_queue = (select q.queue_id from pgq.queue q where q.queue_name = %s)
+    and t.tick_id >= %s
+order by t.tick_id
+limit %s
+
 -- name: backlog
 -- Event numbers used between a tick and the newest one.
 select (
