@@ -231,6 +231,35 @@ def test_partitioned_on_both_sides(lab: Lab) -> None:
     same = "select id, k, a from t order by id, k"
     assert lab.root.query(same) == lab.leaf.query(same)
     assert lab.structure("t", "th0", "th1") == before
+    lab.root.execute(
+        """insert into t select g, g % 20, 'new' from generate_series(5001, 5100) g;
+        update t set a = 'changed' where id % 5 = 0;
+        update t set k = (k + 10) % 20 where id % 7 = 0;
+        delete from t where id % 3 = 0"""
+    )
+    lab.settle()
+    assert lab.root.query(same) == lab.leaf.query(same)
+    assert lab.root.value("select count(*) from t where a = 'changed'") > 100
+
+
+def test_skip_truncate_of_a_partitioned_table_copies_its_partitions(lab: Lab) -> None:
+    both(
+        lab,
+        """create table t (id int primary key, a text) partition by range (id);
+        create table t1 partition of t for values from (minvalue) to (1000);
+        create table t2 partition of t for values from (1000) to (maxvalue)""",
+    )
+    lab.root.execute("insert into t select g, 'x' || g from generate_series(1, 2000) g")
+    lab.leaf.execute("insert into t values (-1, 'kept')")
+    lab.add("public.t", args=("skip_truncate",))
+    lab.start()
+    lab.wait_ok()
+    assert lab.leaf.value("select count(*) from t") == 2001
+    lab.root.execute("update t set a = 'changed' where id % 100 = 0; delete from t where id = 5")
+    lab.settle()
+    assert lab.leaf.value("select a from t where id = -1") == "kept"
+    same = "select * from t where id > 0 order by id"
+    assert lab.root.query(same) == lab.leaf.query(same)
 
 
 def test_skip_truncate_keeps_rows_and_resync_starts_again(lab: Lab) -> None:
@@ -341,7 +370,9 @@ def test_more_spark_slots_than_connections(lab: Lab) -> None:
             threading.Thread(target=watch, daemon=True).start()
 
     def watch() -> None:
-        text = "select count(*) from pg_stat_activity where application_name like 'vedur copy q%'"
+        text = (
+            "select count(*) from pg_stat_activity where application_name like 'vedur copy % q %'"
+        )
         with vdb.connect(lab.root.connstr, autocommit=True) as db:
             while lab.states().get("public.t") == "in-copy":
                 most.append(db.value(text))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,21 @@ def test_statements_of_a_slice() -> None:
     )
     assert plan.copy_in == 'copy "public"."t" ("a", "b""") from stdin (format text)'
     assert pickle.loads(pickle.dumps(plan)) == plan
+    tree = replace(plan, condition=None, whole_tree=True)
+    assert tree.copy_out(Slice(0, T, 0, None)) == (
+        'copy (select "a", "b""" from "public"."t") to stdout (format text)'
+    )
+
+
+def test_tasks_of_different_tables_have_different_names() -> None:
+    long = "x" * 80
+    tables = ["public.表一", "public.表二", f"public.{long}1", f"public.{long}2", "public.t"]
+    plans = [TableCopy(q, t, T, ("a",), "text") for q in ("q", long) for t in tables]
+    names = [plan.task_name for plan in plans]
+    assert len(set(names)) == len(names)
+    assert all(name.isascii() and len(name) <= 63 for name in names)
+    assert names[4].startswith("vedur copy ")
+    assert names[4].endswith(" q public.t")
 
 
 def test_a_stored_script_reads_back_whatever_it_holds() -> None:

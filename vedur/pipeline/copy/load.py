@@ -1,8 +1,9 @@
 """The driver's side of a load: plan a table, run its Spark job, watch it.
 
 One task per slice where Spark has no more slots than the node may have connections, so that
-a replay job gets the next slot that falls free; otherwise as many tasks as connections are
-allowed, each taking slices until none is left, and the other slots stay free for replay.
+a replay job gets the next slot that falls free; otherwise as many tasks as the load's share of
+the connections, each taking some slices, and the other slots stay free for replay. Then the share
+is worked out anew, so that a load which begins later gets its part.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import vedur.errors
 from vedur.db import Database, Row
 from vedur.errors import ConnectError, InternalError, StateError, VedurError
 from vedur.names import QualifiedName
+from vedur.pipeline.copy.budget import Budget
 from vedur.pipeline.copy.plan import (
     SLICE_BYTES,
     Column,
@@ -40,6 +42,8 @@ log = logging.getLogger(__name__)
 _ATTEMPTS = 3
 #: Jobs of the copy stand in a pool of their own beside those of replay (FAIR scheduling).
 _POOL = "vedur.copy"
+#: Slices per task where connections are divided: about half a gigabyte.
+_SLICES_PER_TASK = 16
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,11 @@ class SparkLoader:
     spark: SparkSession
     max_connections: int = 8
     slice_bytes: int = SLICE_BYTES
+    budget: Budget | None = None
+
+    def __post_init__(self) -> None:
+        if self.budget is None:
+            self.budget = Budget(self.max_connections)
 
     def plan(
         self,
@@ -150,7 +159,8 @@ class SparkLoader:
             source, target, queue, table, source_name, dest, condition, self.slice_bytes
         )
         if whole:
-            plan = replace(plan, slices=(Slice(0, source_name, 0, None),))
+            tree = find_relation(source, source_name, "provider").kind == "p"
+            plan = replace(plan, slices=(Slice(0, source_name, 0, None),), whole_tree=tree)
         return plan
 
     def store(self, target: Database, plan: TableCopy) -> None:
@@ -162,18 +172,23 @@ class SparkLoader:
 
         `source` is a connect string, `target` a connection of the driver to look at the slices.
         """
-        error: VedurError | None = None
-        for _ in range(_ATTEMPTS):
-            left = self._left(target, plan)
-            if left == 0:
-                return self._rows(target, plan)
-            error = self._run_job(LoadTask(source, target.connstr, snapshot, plan), left)
-            if error is not None and not isinstance(error, ConnectError):
-                raise error
+        task = LoadTask(source, target.connstr, snapshot, plan)
+        assert self.budget is not None
+        failed = 0
         left = self._left(target, plan)
-        if left == 0:
-            return self._rows(target, plan)
-        raise error or InternalError(f'BUG: {left} slices of "{plan.table}" were not loaded')
+        with self.budget.load():
+            while left > 0:
+                error = self._run_job(task, left, self.budget)
+                if error is not None and not isinstance(error, ConnectError):
+                    raise error
+                before, left = left, self._left(target, plan)
+                if error is not None or left >= before:
+                    failed += 1
+                if failed == _ATTEMPTS and left > 0:
+                    raise error or InternalError(
+                        f'BUG: {left} slices of "{plan.table}" were not loaded'
+                    )
+        return self._rows(target, plan)
 
     def _left(self, target: Database, plan: TableCopy) -> int:
         totals = self._totals(target, plan)
@@ -189,14 +204,13 @@ class SparkLoader:
         with target.transaction():
             return target.one(query("copy", "slice_totals"), [plan.queue, plan.table])
 
-    def _run_job(self, task: LoadTask, left: int) -> VedurError | None:
-        slots = parallelism(self.spark)
-        if slots <= self.max_connections:
-            count, task = left, replace(task, slices=1)
-        else:
-            count = min(left, self.max_connections)
+    def _run_job(self, task: LoadTask, left: int, budget: Budget) -> VedurError | None:
         self._enter_pool(task)
-        said = run_load(self.spark, task, count)
+        if parallelism(self.spark) <= self.max_connections:
+            said = run_load(self.spark, replace(task, slices=1), left)
+        else:
+            with budget.take(left) as count:
+                said = run_load(self.spark, replace(task, slices=_SLICES_PER_TASK), count)
         errors = [s for s in said if "error" in s]
         if not errors:
             return None

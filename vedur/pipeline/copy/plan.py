@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -48,7 +49,6 @@ class Slice:
     leaf: QualifiedName
     first: int
     end: int | None
-    only: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ class TableCopy:
     slices: tuple[Slice, ...] = ()
     rows_estimated: int = 0
     bytes_estimated: int = 0
+    whole_tree: bool = False  # the one slice reads a partitioned table with its partitions
     registered: bool = True  # false: not a table of a set, nothing can remove it meanwhile
 
     @property
@@ -73,8 +74,14 @@ class TableCopy:
 
     @property
     def task_name(self) -> str:
-        """The application_name of the tasks' connections; PostgreSQL keeps 63 bytes."""
-        text = f"vedur copy {self.queue} {self.table}"
+        """The application_name of the tasks' connections; PostgreSQL keeps 63 bytes of ASCII.
+
+        Tasks are found and ended by it, so a hash tells tables apart whose names are cut or
+        written in other letters.
+        """
+        names = f"{self.queue}\0{self.table}".encode()
+        digest = hashlib.blake2b(names, digest_size=8).hexdigest()
+        text = f"vedur copy {digest} {self.queue} {self.table}"
         return text.encode("ascii", "replace").decode()[:63]
 
     def copy_out(self, piece: Slice) -> str:
@@ -86,7 +93,7 @@ class TableCopy:
             # a newline, so that a comment at the end of the condition cannot swallow the bracket
             where.append(f"({self.condition}\n)")
         text = f" where {' and '.join(where)}" if where else ""
-        only = "only " if piece.only else ""
+        only = "" if self.whole_tree else "only "
         source = f"select {self.column_list} from {only}{piece.leaf.quoted}{text}"
         return f"copy ({source}) to stdout (format {self.format})"
 

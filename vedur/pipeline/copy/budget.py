@@ -1,0 +1,45 @@
+"""The connections that all loads of a node may have together, divided over those that run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Budget:
+    """Shared by the threads of the driver. `total` may be changed at any time."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._used = 0
+        self._loads = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def load(self) -> Iterator[None]:
+        """A load that wants a share for as long as it runs."""
+        with self._changed:
+            self._loads += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._loads -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def take(self, wanted: int) -> Iterator[int]:
+        """Connections for one job of a load: its share, or what is free; waits for the first."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._used < max(1, self.total))
+            total = max(1, self.total)
+            share = max(1, total // max(1, self._loads))
+            given = min(wanted, share, total - self._used)
+            self._used += given
+        try:
+            yield given
+        finally:
+            with self._changed:
+                self._used -= given
+                self._changed.notify_all()
