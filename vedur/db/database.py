@@ -216,6 +216,14 @@ class Database:
         """The process that serves this connection."""
         return self.raw.info.backend_pid
 
+    def without_timeouts(self) -> Self:
+        """Lift the limits that a server or role sets for sessions: work here may take hours."""
+        names = ["statement_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"]
+        if self.server_version >= 170000:
+            names.append("transaction_timeout")
+        self.execute("; ".join(f"set {name} = 0" for name in names))
+        return self
+
     def notifications(self, timeout: float) -> list[Notification]:
         """Wait up to `timeout` seconds for the first NOTIFY; needs autocommit and LISTEN."""
         with self._errors("wait for notify"):

@@ -256,6 +256,7 @@ class Worker:
     def _open_target(self) -> Database:
         if self._target is None or self._target.closed:
             self._target = connect(self.settings.db, name="db", autocommit=True)
+            self._target.without_timeouts()
             self._opened = self.clock.monotonic()
         return self._target
 
@@ -268,6 +269,7 @@ class Worker:
         if self._provider is None or self._provider.closed or connstr != self._provider_connstr:
             self._forget_provider()
             self._provider = connect(connstr, name="provider_db", autocommit=True)
+            self._provider.without_timeouts()
             self._provider_connstr = connstr
             self._subscription = get_subscription(self._provider, self.queue, state.worker_name)
             if self._subscription is None:
@@ -276,7 +278,7 @@ class Worker:
                     f'"{state.provider_node}"'
                 )
             self._listener = connect(connstr, name="provider_db", autocommit=True)
-            self._listener.execute(query("worker", "listen"))
+            self._listener.without_timeouts().execute(query("worker", "listen"))
         return self._provider
 
     def _open_runner(self, target: Database, state: WorkerState) -> BatchRunner:

@@ -19,7 +19,7 @@ from vedur.pipeline.copy.plan import Slice, TableCopy
 from vedur.sql import query
 
 #: Money is read by the locale of the session; notices would end up between the blocks of data.
-_SESSION = "set lc_monetary = 'C'; set client_min_messages = error; set statement_timeout = 0"
+_SESSION = "set lc_monetary = 'C'; set client_min_messages = error"
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,7 +49,7 @@ class LoadTask:
         with vdb.connect(
             self.target, name="copy_target", application_name=self.table.task_name
         ) as target:
-            target.execute(_SESSION)
+            target.without_timeouts().execute(_SESSION)
             target.commit()
             count = 0
             while self.slices == 0 or count < self.slices:
@@ -87,7 +87,7 @@ class LoadTask:
             application_name=self.table.task_name,
             autocommit=True,
         )
-        source.execute(_SESSION)
+        source.without_timeouts().execute(_SESSION)
         source.execute("begin isolation level repeatable read, read only")
         source.execute(f"set transaction snapshot '{self.snapshot}'")
         return source
