@@ -62,9 +62,9 @@ def test_a_table_of_the_root_is_captured_as_json(node: vdb.Database) -> None:
 def test_capture_is_generated_for_the_table_and_goes_with_it(node: vdb.Database) -> None:
     generated = (
         "select count(*) from pg_trigger g join pg_proc f on f.oid = g.tgfoid"
-        " where g.tgname = '_londiste_rq' and f.pronamespace = 'vedur'::regnamespace"
+        " where g.tgname = '_londiste_rq' and f.pronamespace = 'vedur_work'::regnamespace"
     )
-    functions = "select count(*) from pg_proc where pronamespace = 'vedur'::regnamespace"
+    functions = "select count(*) from pg_proc where pronamespace = 'vedur_work'::regnamespace"
     before = node.value(functions)
     call(node, "londiste.local_add_table", "rq", "t")
     assert node.value(generated) == 1

@@ -47,7 +47,7 @@ def open_stage(db: Database, pair: Pair, columns: tuple[str, ...]) -> Iterator[S
     `columns` are those of the target that a repair writes; staged as c1, c2, ...
     """
     mark = f"{zlib.crc32(pair.dest.encode()):08x}"
-    stage = Stage(f"vedur.repair_keys_{mark}", f"vedur.repair_rows_{mark}")
+    stage = Stage(f"vedur_work.repair_keys_{mark}", f"vedur_work.repair_rows_{mark}")
     listed = ", ".join(f"t.{quote_ident(c)} as c{i}" for i, c in enumerate(columns, 1))
     _drop(db, stage)
     db.execute(query("compare", "stage_keys").format(stage=stage.keys))

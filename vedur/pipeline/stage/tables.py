@@ -1,7 +1,7 @@
 """Target tables as replay sees them, and the staging tables that fit them.
 
-Staging tables are UNLOGGED and live in schema `vedur`. A queue has two slots of them: while the
-driver merges one, the tasks of the next batch fill the other, and a merged slot can be truncated
+Staging tables are UNLOGGED and live in schema `vedur_work`. A queue has two slots of them: while
+the driver merges one, tasks of the next batch fill the other, and a merged slot can be truncated
 without waiting for anyone. Columns are named by position (`c0`, `c1`, ...).
 """
 
@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 SLOTS = (0, 1)
 
+#: Comment of the tables of events; those of others begin alike.
+_LOG_DEFINITION = "vedur staging log"
+
 
 def stage_prefix(queue: str) -> str:
     """What the names of a queue's staging tables begin with."""
@@ -29,12 +32,12 @@ def stage_prefix(queue: str) -> str:
 
 def stage_name(spec: TableSpec, slot: int) -> str:
     """The staging table of a table in a slot, quoted."""
-    return f"vedur.{quote_ident(f'{spec.stage}_{slot}')}"
+    return f"vedur_work.{quote_ident(f'{spec.stage}_{slot}')}"
 
 
 def log_name(queue: str, slot: int) -> str:
     """The table of events staged as they are, quoted."""
-    return f"vedur.{quote_ident(f'{stage_prefix(queue)}log_{slot}')}"
+    return f"vedur_work.{quote_ident(f'{stage_prefix(queue)}log_{slot}')}"
 
 
 def load_specs(
@@ -90,7 +93,10 @@ def _definition(spec: TableSpec) -> str:
 def ensure_stages(db: Database, queue: str, specs: Iterable[TableSpec]) -> None:
     """Make the staging tables that are missing or no longer fit."""
     for slot in SLOTS:
-        db.execute(query("replay", "log_create").format(log=log_name(queue, slot)))
+        events = log_name(queue, slot)
+        if db.value(query("replay", "stage_definition"), [events]) != _LOG_DEFINITION:
+            text = query("replay", "log_create")
+            db.execute(text.format(log=events, definition=_LOG_DEFINITION))
         for spec in specs:
             stage = stage_name(spec, slot)
             definition = _definition(spec)

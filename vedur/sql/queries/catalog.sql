@@ -18,7 +18,8 @@ where c.relkind::text = any (%s)
   and c.relpersistence = 'p'
   and not c.relispartition
   and n.nspname !~ '^pg_'
-  and n.nspname not in ('information_schema', 'pgq', 'pgq_ext', 'pgq_node', 'pgq_coop', 'londiste', 'vedur')
+  and n.nspname not in ('information_schema', 'pgq', 'pgq_ext', 'pgq_node', 'pgq_coop', 'londiste', 'vedur',
+                        'vedur_work')
 order by 1
 
 -- name: set_search_path

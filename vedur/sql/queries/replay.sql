@@ -77,8 +77,11 @@ from unnest(%(names)s::text[], %(relations)s::text[]) as w (name, relation)
 left join pg_class c on c.oid = to_regclass(w.relation)
 
 -- name: stage_definition
--- How a staging table was made, null where there is none.
-select obj_description(to_regclass(%s), 'pg_class')
+-- How a staging table was made, null where there is none of our own: another's may have triggers.
+select obj_description(c.oid, 'pg_class')
+from pg_class c
+join pg_roles r on r.oid = c.relowner
+where c.oid = to_regclass(%s) and r.rolname = current_user
 
 -- name: stage_create
 -- A staging table: its columns are positions, so no name of a user's column can clash.
@@ -94,21 +97,23 @@ comment on table {stage} is {definition}
 
 -- name: log_create
 -- Events staged as they are, for tables that replay row by row.
-create unlogged table if not exists {log} (
+drop table if exists {log};
+create unlogged table {log} (
     slice bigint not null,
     ev_id bigint not null,
     ev_txid bigint not null,
     ev_type text not null,
     ev_data text,
     ev_extra1 text
-) with (autovacuum_enabled = off)
+) with (autovacuum_enabled = off);
+comment on table {log} is '{definition}'
 
 -- name: stage_tables
--- Staging tables of one queue that are there.
+-- Staging tables of one queue that are there; earlier versions had them in vedur.
 select quote_ident(n.nspname) || '.' || quote_ident(c.relname) as name
 from pg_class c
 join pg_namespace n on n.oid = c.relnamespace
-where n.nspname = 'vedur' and c.relkind = 'r' and starts_with(c.relname, %s)
+where n.nspname in ('vedur_work', 'vedur') and c.relkind = 'r' and starts_with(c.relname, %s)
 
 -- name: stage_drop
 -- One staging table goes.

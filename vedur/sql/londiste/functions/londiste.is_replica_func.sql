@@ -19,5 +19,5 @@ as $$
     where f.oid = func_oid
         and f.prorettype = 'pg_catalog.trigger'::pg_catalog.regtype
         and (n.nspname = 'pgq' and f.proname in ('sqltriga', 'logutriga', 'jsontriga', 'logtriga')
-            or n.nspname = 'vedur');
+            or n.nspname in ('vedur', 'vedur_work'));
 $$;

@@ -31,7 +31,7 @@ begin
                     and not c.relispartition
                     and n.nspname not in (
                         'pgq', 'pgq_ext', 'pgq_node', 'pgq_coop', 'londiste', 'vedur',
-                        'information_schema')
+                        'vedur_work', 'information_schema')
                     and n.nspname not like 'pg\_%'
             ) r
             where not exists (

@@ -7,7 +7,7 @@ as $$
 -- tables, where there is any.
 --
 -- Returns: 0 always: there is nothing to repeat at once.
--- Writes: londiste.applied_execute; functions of schema vedur.
+-- Writes: londiste.applied_execute; functions of schema vedur_work.
 -- Raises: nothing.
 -- ----------------------------------------------------------------------
 begin

@@ -13,7 +13,7 @@ as $$
 declare
     _generated boolean;
 begin
-    select f.pronamespace = to_regnamespace('vedur')
+    select f.pronamespace in (to_regnamespace('vedur'), to_regnamespace('vedur_work'))
         and to_regprocedure('vedur.drop_capture(text,text)') is not null
     into _generated
     from pg_catalog.pg_trigger g

@@ -17,7 +17,7 @@ as $$
 --     i_args - further arguments of the contract's triggers.
 -- Returns: 200 created, and existing triggers of these names replaced; 400 bad arguments; 403 rights are
 --     missing; 404 no such queue or table; 405 bulk is not safe here. Nothing is changed unless 200.
--- Writes: triggers on the table, a function in schema vedur.
+-- Writes: triggers on the table, a function in schema vedur_work.
 --
 -- Formats or arguments for which no function can be generated (sql, when=, ev_*=, ignore=, magic columns)
 -- get the contract's trigger; the note says so.
@@ -52,12 +52,12 @@ begin
     _plain := i_format <> 'sql' and _a.when_expr is null and _a.exprs = '{}' and cardinality(_a.ignored) = 0
         and not exists (select from vedur.capture_columns(_rel) as c where c.magic is not null);
     if _plain and i_mode = 'row' and not (
-        has_table_privilege(_q.queue_data_pfx || '_0', 'insert')
+        has_table_privilege(pgq.quote_fqname(_q.queue_data_pfx || '_0'), 'insert')
         and has_table_privilege('pgq.queue', 'select')
-        and has_sequence_privilege(_q.queue_event_seq, 'usage')
-        and has_schema_privilege('vedur', 'create')) then
+        and has_sequence_privilege(pgq.quote_fqname(_q.queue_event_seq), 'usage')
+        and has_schema_privilege('vedur_work', 'create')) then
         select 403, format(
-            'role "%s" may not write queue "%s" or create functions in schema "vedur": grant pgq_admin to it',
+            'role "%s" may not write queue "%s" or create functions in schema "vedur_work": grant pgq_admin to it',
             current_user, i_queue_name)
         into ret_code, ret_note;
         return;

@@ -10,7 +10,7 @@ as $$
 --
 -- Parameters: i_table_name - as for regclass; i_trigger_name; i_truncate - also "<name>_truncate".
 -- Returns: 200 dropped; 404 there is none.
--- Writes: triggers of the table, functions of schema vedur.
+-- Writes: triggers of the table, functions of schema vedur_work.
 declare
     _tg record;
     _functions oid[] := '{}';
@@ -26,7 +26,9 @@ begin
             and (n.nspname, p.proname) in (
                 select 'pgq', f from unnest('{jsontriga,logutriga,sqltriga}'::name[]) as f
                 union all
-                select 'vedur', p.proname where p.proname ~ '^capture_([0-9]+_|bulk$)')
+                select 'vedur', 'capture_bulk'
+                union all
+                select s, p.proname from unnest('{vedur,vedur_work}'::name[]) as s where p.proname ~ '^capture_[0-9]+_')
             and (i_truncate or t.tgname::text <> left(i_trigger_name || '_truncate', 63))
             and t.tgname::text in (
                 select left(i_trigger_name || s, 63)
@@ -44,7 +46,7 @@ begin
         select p.oid
         from pg_catalog.pg_proc as p
         where p.oid = any (_functions)
-            and p.pronamespace = 'vedur'::regnamespace
+            and p.pronamespace in ('vedur'::regnamespace, 'vedur_work'::regnamespace)
             and p.proname ~ '^capture_[0-9]+_'
             and not exists (select from pg_catalog.pg_trigger as t where t.tgfoid = p.oid)
     loop

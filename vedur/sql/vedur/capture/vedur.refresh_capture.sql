@@ -8,7 +8,7 @@ as $$
 --
 -- Parameters: i_table_name - as for regclass.
 -- Returns: 200 and how many; 404 no such table, or none of its triggers has a generated function.
--- Writes: functions of schema vedur.
+-- Writes: functions of schema vedur_work.
 --
 -- Events are right without it: a function that no longer fits takes the slow way for each row. After a
 -- restore of a dump, where tables have other oids, the function keeps its old name.
@@ -18,16 +18,16 @@ declare
     _count int := 0;
 begin
     for _fn in
-        select distinct p.oid, p.proname, obj_description(p.oid, 'pg_proc')::jsonb as spec
+        select distinct p.oid, p.pronamespace::regnamespace as schema, p.proname, obj_description(p.oid, 'pg_proc')::jsonb as spec
         from pg_catalog.pg_trigger as t
             join pg_catalog.pg_proc as p on p.oid = t.tgfoid
         where t.tgrelid = _relid
-            and p.pronamespace = 'vedur'::regnamespace
+            and p.pronamespace in ('vedur'::regnamespace, 'vedur_work'::regnamespace)
             and p.proname ~ '^capture_[0-9]+_'
     loop
         execute format(
-            'create or replace function vedur.%I() returns trigger language plpgsql security definer as %L',
-            _fn.proname, vedur.capture_source(
+            'create or replace function %s.%I() returns trigger language plpgsql security definer as %L',
+            _fn.schema, _fn.proname, vedur.capture_source(
                 _relid, _fn.spec ->> 'format',
                 array(select jsonb_array_elements_text(_fn.spec -> 'args'))));
         _count := _count + 1;

@@ -5,7 +5,7 @@ as $$
 -- Refresh the capture of every table whose shape has changed since its functions were written.
 --
 -- Returns: how many tables were refreshed.
--- Writes: functions of schema vedur.
+-- Writes: functions of schema vedur_work.
 -- Errors: none; a table whose capture cannot be written stays on the slow way, with a warning.
 --
 -- A function belongs to the table named in its name, and its text holds the shape that it was written for.
@@ -17,7 +17,7 @@ begin
         select distinct t.tgrelid as relid
         from pg_catalog.pg_trigger as t
             join pg_catalog.pg_proc as p on p.oid = t.tgfoid
-        where p.pronamespace = 'vedur'::regnamespace
+        where p.pronamespace in ('vedur'::regnamespace, 'vedur_work'::regnamespace)
             and p.proname ~ '^capture_[0-9]+_'
             and strpos(p.prosrc, vedur.capture_shape(t.tgrelid)) = 0
     loop
