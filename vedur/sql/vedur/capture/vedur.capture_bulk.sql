@@ -14,7 +14,7 @@ as $$
 --     transition tables old_rows and new_rows. Made by vedur.create_capture.
 -- Returns: NULL.
 -- Writes: the queue. Nothing in session role "local".
--- Errors: no such queue, and what pgq.insert_event refuses.
+-- Errors: no such queue; rows updated or deleted without a primary key; what pgq.insert_event refuses.
 --
 -- Events are written after the statement, so a change of the same table from within it (a trigger, a
 -- cascade, a function, another branch of MERGE) would be logged first although it came later. The
@@ -52,6 +52,15 @@ begin
         raise exception 'No such queue'
             using errcode = 'undefined_object', detail = format('The queue is "%s".', tg_argv[0]);
     end if;
+    if tg_op in ('UPDATE', 'DELETE') and cardinality(vedur.capture_key(tg_relid, null)) = 0 then
+        execute 'select exists (select from old_rows)' into _moved;
+        if _moved then
+            raise exception 'Update/Delete on table without pkey'
+                using errcode = 'object_not_in_prerequisite_state', table = tg_table_name, schema = tg_table_schema,
+                    hint = format('Add a primary key to "%s.%s".', tg_table_schema, tg_table_name);
+        end if;
+        return null;
+    end if;
     if tg_op = 'UPDATE' and not _is_nested then
         -- Counted, not asked with exists: for the first row of an answer the planner would take a nested
         -- loop, which is quadratic when no key has moved.
@@ -70,9 +79,9 @@ begin
                     ' from (%s) as e', tg_argv[0], _query);
         else
             execute format(
-                'insert into %s_%s (ev_id, ev_time, ev_type, ev_data, ev_extra1)'
+                'insert into %s (ev_id, ev_time, ev_type, ev_data, ev_extra1)'
                     ' select nextval(%L), now(), e.ev_type, e.ev_data, e.ev_extra1 from (%s) as e',
-                _q.queue_data_pfx, _q.queue_cur_table, _q.queue_event_seq, _query);
+                pgq.quote_fqname(_q.queue_data_pfx || '_' || _q.queue_cur_table), pgq.quote_fqname(_q.queue_event_seq), _query);
         end if;
     end loop;
     return null;
