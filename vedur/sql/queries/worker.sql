@@ -2,7 +2,7 @@
 
 -- name: subscription
 -- A consumer's place in a queue.
-select s.sub_id, q.queue_data_pfx, s.sub_last_tick, s.sub_batch
+select s.sub_id, pgq.quote_fqname(q.queue_data_pfx) as queue_data_pfx, s.sub_last_tick, s.sub_batch
 from pgq.subscription s
 join pgq.queue q on q.queue_id = s.sub_queue
 join pgq.consumer c on c.co_id = s.sub_consumer

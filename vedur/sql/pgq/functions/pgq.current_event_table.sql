@@ -8,7 +8,7 @@ as $$
 --
 -- Parameters:
 --     x_queue_name    name of the queue
--- Returns: qualified table name
+-- Returns: qualified table name, quoted
 -- Writes: nothing
 -- Raises: Event queue not found; Writing to queue disabled
 -- ----------------------------------------------------------------------
@@ -16,7 +16,7 @@ declare
     _table text;
     _disabled boolean;
 begin
-    select queue_data_pfx || '_' || queue_cur_table, queue_disable_insert
+    select pgq.quote_fqname(queue_data_pfx || '_' || queue_cur_table), queue_disable_insert
     into _table, _disabled
     from pgq.queue
     where queue_name = x_queue_name;

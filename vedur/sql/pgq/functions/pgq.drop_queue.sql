@@ -39,11 +39,11 @@ begin
     end loop;
 
     for _nr in 0 .. _queue.queue_ntables - 1 loop
-        execute format('drop table %s_%s', _queue.queue_data_pfx, _nr);
+        execute format('drop table %s', pgq.quote_fqname(_queue.queue_data_pfx || '_' || _nr));
     end loop;
-    execute format('drop table %s', _queue.queue_data_pfx);
-    execute format('drop sequence %s', _queue.queue_tick_seq);
-    execute format('drop sequence %s', _queue.queue_event_seq);
+    execute format('drop table %s', pgq.quote_fqname(_queue.queue_data_pfx));
+    execute format('drop sequence %s', pgq.quote_fqname(_queue.queue_tick_seq));
+    execute format('drop sequence %s', pgq.quote_fqname(_queue.queue_event_seq));
 
     delete from pgq.retry_queue where ev_queue = _queue.queue_id;
     delete from pgq.tick where tick_queue = _queue.queue_id;

@@ -11,13 +11,13 @@ as $$
 --
 -- Parameters:
 --     x_batch_id      open batch
--- Returns: qualified table names
+-- Returns: qualified table names, quoted
 -- Writes: nothing
 -- Raises: Cannot find data for batch N
 -- ----------------------------------------------------------------------
 begin
     return query
-    select q.queue_data_pfx || '_' || nr
+    select pgq.quote_fqname(q.queue_data_pfx || '_' || nr)
     from pgq.subscription s
     join pgq.queue q on q.queue_id = s.sub_queue
     cross join lateral generate_series(0, q.queue_ntables - 1) nr

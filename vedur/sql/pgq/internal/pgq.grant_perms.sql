@@ -24,9 +24,11 @@ begin
         raise exception 'Queue not found';
     end if;
 
-    execute format('grant select on sequence %s, %s to public', _queue.queue_event_seq, _queue.queue_tick_seq);
+    execute format(
+        'grant select on sequence %s, %s to public',
+        pgq.quote_fqname(_queue.queue_event_seq), pgq.quote_fqname(_queue.queue_tick_seq));
     if exists (select 1 from pg_roles where rolname = 'pgq_admin') then
-        execute format('grant usage on sequence %s to pgq_admin', _queue.queue_event_seq);
+        execute format('grant usage on sequence %s to pgq_admin', pgq.quote_fqname(_queue.queue_event_seq));
     end if;
 
     _parent := split_part(_queue.queue_data_pfx, '.', 2);

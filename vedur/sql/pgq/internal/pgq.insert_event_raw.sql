@@ -32,7 +32,7 @@ declare
     _queue record;
     _id bigint;
 begin
-    select q.queue_id, q.queue_name, q.queue_data_pfx || '_' || q.queue_cur_table as event_table,
+    select q.queue_id, q.queue_name, pgq.quote_fqname(q.queue_data_pfx || '_' || q.queue_cur_table) as event_table,
         q.queue_disable_insert, q.queue_per_tx_limit, pg_catalog.nextval(q.queue_event_seq::regclass) as ev_id
     into _queue
     from pgq.queue q

@@ -24,7 +24,7 @@ begin
         return 0;
     end if;
     for _nr in 0 .. _queue.queue_ntables - 1 loop
-        _table := _queue.queue_data_pfx || '_' || _nr;
+        _table := pgq.quote_fqname(_queue.queue_data_pfx || '_' || _nr);
         execute format('alter table %s set (fillfactor = 100, autovacuum_enabled = off, toast.autovacuum_enabled = off)', _table);
     end loop;
     return 1;

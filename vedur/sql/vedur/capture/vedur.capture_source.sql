@@ -48,7 +48,7 @@ begin
             _ops := _ops || format(
                 $f$
             %s tg_op operator(pg_catalog.=) %L then
-                insert into %s_%s (
+                insert into %s (
                     ev_id, ev_time, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4)
                 select pg_catalog.nextval(%L::pg_catalog.regclass), pg_catalog.now(), e.*
                 from pgq.queue as q
@@ -57,8 +57,8 @@ begin
                     and q.queue_cur_table operator(pg_catalog.=) %s
                     and not q.queue_disable_insert
                     and q.queue_per_tx_limit is null%s;$f$,
-                case _ops when '' then 'if' else 'elsif' end, _op, _q.queue_data_pfx, _nr,
-                _q.queue_event_seq, vedur.capture_event(i_relid, _op, i_format, i_args, 'new', 'old'),
+                case _ops when '' then 'if' else 'elsif' end, _op, pgq.quote_fqname(_q.queue_data_pfx || '_' || _nr),
+                pgq.quote_fqname(_q.queue_event_seq), vedur.capture_event(i_relid, _op, i_format, i_args, 'new', 'old'),
                 _q.queue_id, _nr, case _op when 'UPDATE' then format(E'\n                    and not (%s)', _key) else '' end);
         end loop;
         _tables := _tables || format(
