@@ -43,6 +43,37 @@ def test_security_definer_has_a_fixed_search_path(db: vdb.Database) -> None:
     assert loose == []
 
 
+#: What stands before a parenthesis in a capture's text without being a function.
+NOT_CALLED = {"and", "coalesce", "exists", "from", "lateral", "not", "operator", "row"}
+
+
+def test_generated_capture_calls_nothing_by_its_bare_name(db: vdb.Database) -> None:
+    db.execute(
+        "create table t (id int, f float8, n numeric, b bytea, i interval, ts timestamptz, o bool,"
+        " j jsonb, a int[], c char(3), ip inet, primary key (id, c))"
+    )
+    db.call("pgq.create_queue", "q")
+    for format in ("json", "urlenc"):
+        assert db.call("vedur.create_capture", "q", "t", format, format)[0].ret_code == 200
+    sources = db.query(
+        "select p.prosrc from pg_proc p join pg_trigger t on t.tgfoid = p.oid"
+        " where t.tgrelid = 't'::regclass and p.prosecdef"
+    )
+    assert len(sources) == 2
+    for (source,) in sources:
+        # Literals and quoted names are no calls; a column list follows the table of an INSERT.
+        text = re.sub(r"'(?:[^']|'')*'|--[^\n]*", "''", source)
+        text = re.sub(r'"(?:[^"]|"")*"', "quoted", text)
+        called = re.findall(r"(?<![\w.])([a-z_]\w*(?:\.\w+)*)\s*\(", text)
+        bare = {name for name in called if "." not in name} - NOT_CALLED
+        assert bare == set()
+        assert all(
+            name.startswith("pg_catalog.") for name in re.findall(r"operator\((\S+)\)", text)
+        )
+        assert not re.search(r"::(?!pg_catalog\.)", text)
+    db.rollback()
+
+
 def test_every_function_says_what_it_does(db: vdb.Database) -> None:
     silent = db.query(
         """
