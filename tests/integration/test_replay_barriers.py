@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.integration.test_replay_worker import cut_at
 from tests.oracle.leaf import Leaf
 from tests.oracle.pair import QUEUE, WORKER, call
+from vedur.db import connect
 from vedur.errors import DatabaseError, StateError
 
 pytestmark = pytest.mark.spark
@@ -218,6 +220,48 @@ def test_unique_values_swap_and_local_columns_survive(make_leaf: MakeLeaf) -> No
     assert got == [(1, "c", "local 1"), (2, "a", "local 2"), (3, "b", "local 3")]
 
 
+def test_unique_values_swap_between_rows_of_different_columns(make_leaf: MakeLeaf) -> None:
+    leaf = make_leaf()
+    leaf.pair.table(
+        "public.t",
+        "create table t (id int primary key, u text unique)",
+        dest_ddl="create table t (id int primary key, u text unique, c int)",
+    )
+    leaf.root.execute("insert into t values (1, 'a'), (2, 'b'), (3, 'c')")
+    leaf.catch_up()
+    leaf.root.execute("update t set u = 'tmp' where id = 1; update t set u = 'a' where id = 2")
+    leaf.root.execute("alter table t add column c int")
+    leaf.root.execute("update t set u = 'b', c = 5 where id = 1")
+    leaf.catch_up()
+    assert leaf.same("t") == ["(1,b,5)", "(2,a,)", "(3,c,)"]
+
+
+def test_row_by_row_before_a_script_ends_at_the_script(
+    make_leaf: MakeLeaf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", logger="vedur")
+    leaf = make_leaf()
+    leaf.pair.table("public.t", "create table t (id int primary key, v text)")
+    leaf.root.execute("insert into t values (1, 'old'), (2, 'other')")
+    leaf.catch_up()
+    late, early = connect(leaf.root.connstr), connect(leaf.root.connstr)
+    leaf.root.execute("delete from t where id = 1")
+    late.execute("update t set v = 'x' where id = 2")
+    early.execute("insert into t values (1, 'new')")
+    border = early.value("select txid_current()")
+    early.commit()
+    late.execute("update t set v = 'late' where id = 1")
+    late.commit()
+    late.close()
+    early.close()
+    execute(leaf, "add.sql", "alter table t add column c int default 7")
+    leaf.root.execute("insert into t values (3, 'after', 8); update t set c = 9 where id = 1")
+    cut_at(monkeypatch, border)
+    leaf.catch_up()
+    assert leaf.same("t") == ["(1,late,9)", "(2,x,7)", "(3,after,8)"]
+    assert "public.t: replayed row by row" in caplog.messages
+
+
 def test_pause_is_answered_and_kept(make_leaf: MakeLeaf) -> None:
     leaf = make_leaf()
     leaf.pair.table("public.t", "create table t (id int primary key)")
@@ -249,7 +293,7 @@ def test_a_condition_holds_for_changes_too(make_leaf: MakeLeaf, row_by_row: bool
     leaf.pair.table("public.t", "create table t (id int primary key, n int, kind text)")
     leaf.leaf.execute(
         "update londiste.table_info set table_attrs = %s",
-        ["copy_condition=n+%3c+10+and+t.kind+is+not+null+and+kind+like+%27a%25%27"],
+        ["copy_condition=n+%3c+10+and+t.kind+is+not+null+and+kind+like+%27a%25%27+--+few"],
     )
     if row_by_row:
         leaf.catch_up()

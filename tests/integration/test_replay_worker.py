@@ -74,6 +74,19 @@ def test_a_batch_committed_before_a_crash_is_not_applied_again(
     assert len(leaf.same("t")) == 3
 
 
+def cut_at(monkeypatch: pytest.MonkeyPatch, border: int) -> None:
+    """Let every batch have two slices with this txid between them."""
+
+    def cut_there(first: Tick, last: Tick, *_: object) -> list[Slice]:
+        total = whole(first, last)
+        return [
+            dataclasses.replace(total, high=border),
+            dataclasses.replace(total, low=border, also=()),
+        ]
+
+    monkeypatch.setattr("vedur.worker.batch.cut", cut_there)
+
+
 def test_an_old_transaction_that_writes_late_across_slices(
     make_leaf: Callable[..., Leaf],
     monkeypatch: pytest.MonkeyPatch,
@@ -95,17 +108,72 @@ def test_an_old_transaction_that_writes_late_across_slices(
     late.close()
     early.close()
 
-    def cut_there(first: Tick, last: Tick, *_: object) -> list[Slice]:
-        total = whole(first, last)
-        return [
-            dataclasses.replace(total, high=border),
-            dataclasses.replace(total, low=border, also=()),
-        ]
-
-    monkeypatch.setattr("vedur.worker.batch.cut", cut_there)
+    cut_at(monkeypatch, border)
     leaf.catch_up()
     assert leaf.same("t") == ["(1,late)", "(2,x)"]
     assert "public.t: replayed row by row" in caplog.messages
+
+
+@pytest.mark.parametrize("early", ["delete from t where id = 1", "update t set v = 'x'"])
+def test_a_truncate_in_another_slice_than_what_came_before_and_after(
+    make_leaf: Callable[..., Leaf],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    early: str,
+) -> None:
+    caplog.set_level("DEBUG", logger="vedur")
+    leaf = make_leaf()
+    leaf.pair.table("public.t", "create table t (id int primary key, v text)")
+    leaf.pair.table("public.other", "create table other (id int primary key)")
+    leaf.root.execute("insert into t values (1, 'old'), (2, 'other')")
+    leaf.catch_up()
+    late = connect(leaf.root.connstr)
+    late.execute("insert into other values (1)")
+    leaf.root.execute(early)
+    border = leaf.root.value("select txid_current()")
+    leaf.root.execute("truncate t")
+    late.execute("insert into t values (1, 'late')")
+    late.commit()
+    late.close()
+    cut_at(monkeypatch, border)
+    leaf.catch_up()
+    assert leaf.same("t") == ["(1,late)"]
+    assert "public.t: replayed row by row" in caplog.messages
+
+
+def test_a_row_deleted_late_is_gone_though_a_truncate_came_between(
+    make_leaf: Callable[..., Leaf], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaf = make_leaf()
+    leaf.pair.table("public.t", "create table t (id int primary key, v text)")
+    leaf.pair.table("public.other", "create table other (id int primary key)")
+    leaf.root.execute("insert into t values (1, 'old')")
+    leaf.catch_up()
+    late = connect(leaf.root.connstr)
+    late.execute("insert into other values (1)")
+    leaf.root.execute("update t set v = 'x'")
+    border = leaf.root.value("select txid_current()")
+    leaf.root.execute("truncate t; insert into t values (1, 'again'), (2, 'stays')")
+    late.execute("delete from t where id = 1")
+    late.commit()
+    late.close()
+    cut_at(monkeypatch, border)
+    leaf.catch_up()
+    assert leaf.same("t") == ["(2,stays)"]
+
+
+def test_a_truncate_in_another_slice_than_events_that_keep_their_order(
+    make_leaf: Callable[..., Leaf], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaf = make_leaf()
+    leaf.pair.table("public.t", "create table t (id int primary key)", flags="AIUDQ")
+    leaf.catch_up()
+    leaf.root.execute("insert into t values (1)")
+    border = leaf.root.value("select txid_current()")
+    leaf.root.execute("truncate t")
+    cut_at(monkeypatch, border)
+    leaf.catch_up()
+    assert leaf.same("t") == []
 
 
 def test_batches_staged_ahead_arrive_in_order(

@@ -21,8 +21,9 @@ class StagedTable:
     kinds: Counter[tuple[str, int]] = field(default_factory=Counter)
     chunks: int = 0
     logged: int = 0
+    early: int = 0  # logged before the first script
     noop: int = 0
-    last: int = 0
+    last: int = 0  # the last event in a net change
     mixed_keys: bool = False
 
     @property
@@ -96,6 +97,7 @@ class Staged:
             mine.kinds.update(theirs.kinds)
             mine.chunks += theirs.chunks
             mine.logged += theirs.logged
+            mine.early += theirs.early
             mine.noop += theirs.noop
             mine.last = max(mine.last, theirs.last)
 
@@ -110,6 +112,7 @@ class Staged:
             table.kinds[kind, int(shape)] += count
         table.chunks += said["chunks"]
         table.logged += said["logged"]
+        table.early += said["early"]
         table.noop += said["noop"]
         table.last = max(table.last, said["last"])
 
@@ -150,9 +153,11 @@ class Restage:
 def check(staged: Staged) -> Restage | None:
     """Can this be merged? None if so."""
     scripts = staged.scripts
-    if scripts and staged.log_from is None:
+    if scripts:
+        # Two ranges put together may have been staged with different scripts in mind, or one
+        # with none: what counts is where the net changes lie.
         first = min(scripts)
-        late = [t for t in staged.tables.values() if t.last > first]
+        late = any(t.last > first for t in staged.tables.values())
         late_truncate = any(e > first for e in staged.truncates.values())
         if late or late_truncate or any(f.ev_id > first for f in staged.faults):
             return Restage("a script runs in the middle", log_from=first)
@@ -162,7 +167,8 @@ def check(staged: Staged) -> Restage | None:
 def _check_tables(tables: Iterable[tuple[str, StagedTable]], staged: Staged) -> Restage | None:
     log = set()
     for name, table in tables:
-        mixed = bool(table.rows and table.logged and staged.log_from is None)
+        # Net changes and truncates go first, so nothing that came before them may be in the log.
+        mixed = bool(table.early and (table.rows or name in staged.truncates))
         # Partial rows of one key in several runs cannot be put together by the server.
         ragged = len(table.shapes) > 1 and table.needs_fold
         broken = any(kind in "X!" for kind, _ in table.kinds)

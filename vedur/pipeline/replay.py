@@ -74,7 +74,7 @@ class SparkReplay:
     flush_bytes: int = FLUSH_BYTES
     keep_links: bool = True
     log_tables: set[str] = field(default_factory=set)
-    _specs: dict[Replica, TableSpec] = field(default_factory=dict)
+    _specs: dict[int, dict[Replica, TableSpec]] = field(default_factory=lambda: {0: {}, 1: {}})
     _used: dict[int, set[str]] = field(default_factory=lambda: {0: set(), 1: set()})
     _rows: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 0})
 
@@ -85,17 +85,22 @@ class SparkReplay:
 
     def forget(self) -> None:
         """Look at the target's tables again before the next batch."""
-        self._specs.clear()
+        for known in self._specs.values():
+            known.clear()
 
-    def specs(self, db: Database, wanted: Iterable[Replica]) -> dict[str, TableSpec]:
-        """The tables of a batch with their staging tables in place; needs autocommit."""
+    def specs(self, db: Database, wanted: Iterable[Replica], slot: int) -> dict[str, TableSpec]:
+        """The tables of a batch with their staging tables in place; needs autocommit.
+
+        The other slot is left alone: its changes may be about to be merged.
+        """
         tables = tuple(wanted)
-        fresh = [w for w in tables if w not in self._specs]
+        known = self._specs[slot]
+        fresh = [w for w in tables if w not in known]
         if fresh:
             found = load_specs(db, self.queue, fresh)
-            ensure_stages(db, self.queue, found.values())
-            self._specs.update({w: found[w.name] for w in fresh})
-        return {w.name: self._specs[w] for w in tables}
+            ensure_stages(db, self.queue, found.values(), slot)
+            known.update({w: found[w.name] for w in fresh})
+        return {w.name: known[w] for w in tables}
 
     # -- stage ----------------------------------------------------------------------------------
 
@@ -107,7 +112,7 @@ class SparkReplay:
         log_tables, log_from = frozenset(self.log_tables), None
         looked_again = False
         for _ in range(_ATTEMPTS):
-            specs = self.specs(db, tables)
+            specs = self.specs(db, tables, slot)
             staged = self._run(events, specs, slot, log_tables, log_from)
             again = check(staged)
             if again is not None:
@@ -183,7 +188,7 @@ class SparkReplay:
         truncate_together(db, truncated)
         for name, table in staged.tables.items():
             if table.rows:
-                self._merge(db, staged, name, table, result)
+                self._merge(db, staged, name, table, first, result)
         logged = any(t.logged for t in staged.tables.values())
         if logged:
             self._row_wise(db, staged, staged.specs, 0, first, result)
@@ -198,45 +203,63 @@ class SparkReplay:
         return result
 
     def _merge(
-        self, db: Database, staged: Staged, name: str, table: StagedTable, result: Result
+        self,
+        db: Database,
+        staged: Staged,
+        name: str,
+        table: StagedTable,
+        before: int,
+        result: Result,
     ) -> None:
+        """Merge what the table has before event `before`, the first script."""
         after = staged.truncates.get(name, 0)
         merge = TableMerge(db, table, staged.slot, list(staged.slices), after)
         try:
             done = merge.run()
         except NeedsRowByRow:
-            self._restage_as_log(db, staged, name, after, result)
+            self._restage_as_log(db, staged, name, after, before, result)
             return
         except DatabaseError as error:
             if error.sqlstate is None or error.sqlstate[:2] not in ("22", "23"):
                 raise
-            self._name_the_event(db, staged, name, after, error)
-            raise
+            self._try_in_order(db, staged, name, after, before, result, error)
+            return
         result.inserted += done.inserted
         result.updated += done.updated
         result.deleted += done.deleted
         result.miss(name, done.missing + table.noop)
 
     def _restage_as_log(
-        self, db: Database, staged: Staged, name: str, after: int, result: Result
+        self, db: Database, staged: Staged, name: str, after: int, before: int, result: Result
     ) -> None:
         log.debug("%s: replayed row by row", name)
         specs = {name: staged.specs[name]}
         source = staged.source
         assert source is not None
         again = self._run(source, specs, staged.slot, frozenset(specs), None)
-        self._row_wise(db, again, specs, after, _NO_END, result)
+        self._row_wise(db, again, specs, after, before, result)
 
-    def _name_the_event(
-        self, db: Database, staged: Staged, name: str, after: int, error: DatabaseError
+    def _try_in_order(
+        self,
+        db: Database,
+        staged: Staged,
+        name: str,
+        after: int,
+        before: int,
+        result: Result,
+        error: DatabaseError,
     ) -> None:
-        """Replay the table's events one by one: the one that fails gives the better message."""
+        """The server refused net changes: replay the table's events one by one.
+
+        If one fails it gives the better message. If none does, then only the net changes were in
+        each other's way, and the events in their order are what counts.
+        """
+        log.debug("%s: %s", name, error)
         try:
             with db.transaction():
-                self._restage_as_log(db, staged, name, after, Result())
+                self._restage_as_log(db, staged, name, after, before, result)
         except DatabaseError as better:
-            if better.sqlstate is not None:
-                raise better from error
+            raise better from error
 
     def _row_wise(
         self,

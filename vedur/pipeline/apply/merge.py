@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from vedur.change.table import TableSpec
 from vedur.db import Database
-from vedur.errors import DatabaseError
+from vedur.errors import DatabaseError, StateError
 from vedur.names import quote_ident
 from vedur.pipeline.plan import StagedTable
 from vedur.pipeline.stage.tables import stage_name
@@ -61,6 +61,7 @@ class TableMerge:
         """Merge; raises `NeedsRowByRow` before anything was written."""
         if self.table.rows > ANALYZE_ROWS:
             self._run("analyze")
+        self._check()
         if self.after:
             self._count()
         if self.table.needs_fold:
@@ -80,6 +81,22 @@ class TableMerge:
             log.debug("%s: changes collide in passing, rows are taken out first", self.spec.name)
             with self.db.transaction():
                 return self._merge(reinsert=True)
+
+    def _check(self) -> None:
+        """All that was announced is there, and the truncate cuts no net change in two.
+
+        A truncate is seen by the task of its own slice. Another slice may hold an older
+        transaction that wrote the same key on both sides of it.
+        """
+        listed = ", ".join(map(str, self.slices))
+        found = self.db.one(self._text("staged", slices=listed, after=self.after))
+        if found.n != self.table.rows:
+            raise StateError(
+                f'table "{self.spec.name}": {found.n} of {self.table.rows} staged changes are '
+                "there; the batch must be staged again"
+            )
+        if self.after and found.astride:
+            raise NeedsRowByRow
 
     def _merge(self, reinsert: bool) -> Merged:
         done = Merged()
@@ -156,13 +173,14 @@ class TableMerge:
         """Put what is staged in another form under a slice number of its own."""
         target = secrets.randbits(62)
         places = range(len(self.position))
-        self._run(
-            name,
-            target=target,
-            columns="".join(f", c{i}" for i in places),
-            values="".join(f", f.c{i}" for i in places),
-            **words,
-        )
+        with self.db.transaction():  # a condition can fail, and the caller goes on from there
+            self._run(
+                name,
+                target=target,
+                columns="".join(f", c{i}" for i in places),
+                values="".join(f", f.c{i}" for i in places),
+                **words,
+            )
         self.slices, self.after = [target], 0
         self._count()
 

@@ -19,8 +19,6 @@ from vedur.sql import query
 
 log = logging.getLogger(__name__)
 
-SLOTS = (0, 1)
-
 #: Comment of the tables of events; those of others begin alike.
 _LOG_DEFINITION = "vedur staging log"
 
@@ -90,27 +88,24 @@ def _definition(spec: TableSpec) -> str:
     return f"vedur staging {types}"
 
 
-def ensure_stages(db: Database, queue: str, specs: Iterable[TableSpec]) -> None:
-    """Make the staging tables that are missing or no longer fit."""
-    for slot in SLOTS:
-        events = log_name(queue, slot)
-        if db.value(query("replay", "stage_definition"), [events]) != _LOG_DEFINITION:
-            text = query("replay", "log_create")
-            db.execute(text.format(log=events, definition=_LOG_DEFINITION))
-        for spec in specs:
-            stage = stage_name(spec, slot)
-            definition = _definition(spec)
-            if db.value(query("replay", "stage_definition"), [stage]) == definition:
-                continue
-            columns = "".join(f", c{i} {c.type}" for i, c in enumerate(spec.stage_columns))
-            literal = "'" + definition.replace("'", "''") + "'"
-            if "\\" in literal:
-                literal = "E" + literal.replace("\\", "\\\\")
-            db.execute(
-                query("replay", "stage_create").format(
-                    stage=stage, columns=columns, definition=literal
-                )
-            )
+def ensure_stages(db: Database, queue: str, specs: Iterable[TableSpec], slot: int) -> None:
+    """Make the staging tables of a slot that are missing or no longer fit."""
+    events = log_name(queue, slot)
+    if db.value(query("replay", "stage_definition"), [events]) != _LOG_DEFINITION:
+        text = query("replay", "log_create")
+        db.execute(text.format(log=events, definition=_LOG_DEFINITION))
+    for spec in specs:
+        stage = stage_name(spec, slot)
+        definition = _definition(spec)
+        if db.value(query("replay", "stage_definition"), [stage]) == definition:
+            continue
+        columns = "".join(f", c{i} {c.type}" for i, c in enumerate(spec.stage_columns))
+        literal = "'" + definition.replace("'", "''") + "'"
+        if "\\" in literal:
+            literal = "E" + literal.replace("\\", "\\\\")
+        db.execute(
+            query("replay", "stage_create").format(stage=stage, columns=columns, definition=literal)
+        )
 
 
 def drop_stages(db: Database, queue: str) -> None:

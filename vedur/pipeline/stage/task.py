@@ -57,9 +57,10 @@ class TableSummary:
     kinds: dict[str, int] = field(default_factory=dict)  # "kind/shape" -> rows
     chunks: int = 0
     logged: int = 0
+    early: int = 0  # of these, events before the first script
     events: int = 0
     noop: int = 0
-    last: int = 0
+    last: int = 0  # event of a net change
 
 
 @dataclass
@@ -117,7 +118,7 @@ class _Attempt:
         for event in events:
             said = self.summary(event.ev_extra1 or "")
             said.logged += 1
-            said.last = max(said.last, event.ev_id)
+            said.early += self.task.log_from is None or event.ev_id < self.task.log_from
         name = log_name(self.task.queue, self.task.slot)
         rows = (
             line(

@@ -231,7 +231,10 @@ select {target}, f.ev_first, f.ev_last,
 from (
     select s.*,
         s.kind in ('I', 'U', 'P')
-            and coalesce((select ({condition}) from (select {named}) as {alias}), false) as belongs
+            and coalesce((
+                select ({condition}
+                ) from (select {named}) as {alias}
+            ), false) as belongs
     from {stage} s
     where {chosen}
 ) f
@@ -244,6 +247,13 @@ select {values}
 from {stage} s
 where {chosen} and s.kind = 'U' and s.shape = {shape}
     and not exists (select 1 from {only} {dest} d where {match})
+
+-- name: staged
+-- How many changes are there, and how many of them began before event {after} and went on after it.
+select count(*) as n,
+    count(*) filter (where s.ev_first <= {after} and s.ev_last > {after}) as astride
+from {stage} s
+where s.slice in ({slices})
 
 -- name: kinds
 -- What is staged, by kind and columns.
@@ -265,11 +275,13 @@ insert into {dest} ({columns}) overriding system value values ({values})
 insert into {dest} ({columns}) overriding system value
 select {names}
 from (select {values}) as {alias}
-where ({condition}) and not exists (select 1 from {only} {dest} d where {missing})
+where ({condition}
+    ) and not exists (select 1 from {only} {dest} d where {missing})
 
 -- name: row_leave_part
 -- A row that an update took out of the part that this node holds.
-delete from {only} {dest} where {match} and ({condition}) is not true
+delete from {only} {dest} where {match} and ({condition}
+    ) is not true
 
 -- name: row_update
 -- One row by its key.
