@@ -200,7 +200,7 @@ def test_physical_order_and_dead_rows_do_not_matter(spark: Any, two: Any) -> Non
     two[1].execute("delete from account where id % 2 = 0")
     two[1].execute("insert into account select * from account where false")
     two[1].commit()
-    pair = make_pair(*two, "account", "account", condition="id % 2 = 1")
+    pair = make_pair(*two, "account", "account", condition="id % 2 = 1 -- odd")
     assert look(spark, pair, two) is None
 
 

@@ -12,6 +12,11 @@ from vedur.sql import query
 SEED = 7046029254386353131
 
 
+def _bracketed(condition: str) -> str:
+    """A comment at the end of a condition must not swallow the bracket."""
+    return f"({condition}\n)" if "--" in condition else f"({condition})"
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A table, or a leaf of a partitioned one: where rows lie. No pages: not sliced."""
@@ -50,7 +55,7 @@ class Side:
     @property
     def selected(self) -> str:
         """What rows take part, as one condition."""
-        return f"({self.condition}) and ({self.where})"
+        return f"{_bracketed(self.condition)} and {_bracketed(self.where)}"
 
     def key_json(self) -> str:
         """The key of a row as text."""

@@ -319,7 +319,8 @@ with wanted as (
     delete from {only} {dest} as t
     using wanted k
     where {match}
-        and ({condition})
+        and ({condition}
+        )
         and not exists (select 1 from {rows} r where {row_match})
     returning t.*
 )
