@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vedur.catalog.attrs import COPY_CONDITION, decode_attrs
 from vedur.db import Database
@@ -96,6 +96,31 @@ def local_set_table_state(
 ) -> Answer:
     """Move a table to another state of its first copy; see docs/design for the owners."""
     return command(db, "londiste.local_set_table_state", queue, table, snapshot, state)
+
+
+def hold_table(db: Database, queue: str, seen: TableInfo) -> bool:
+    """Keep a table as it was seen until the end of the transaction; False if it has changed.
+
+    Whoever removes it, adds it anew or sets its state meanwhile waits, or was first.
+    """
+    row = db.one(query("copy", "hold_table"), [queue, seen.table_name])
+    return row is not None and tuple(row) == (
+        seen.merge_state,
+        seen.custom_snapshot,
+        seen.table_attrs,
+        seen.dest_table,
+    )
+
+
+def change_table_state(
+    db: Database, queue: str, seen: TableInfo, snapshot: str | None, state: str | None
+) -> TableInfo | None:
+    """Move a table on if it still is as it was seen; as it is then, or None."""
+    with db.transaction():
+        if not hold_table(db, queue, seen):
+            return None
+        local_set_table_state(db, queue, seen.table_name, snapshot, state)
+    return replace(seen, custom_snapshot=snapshot, merge_state=state)
 
 
 def local_set_table_attrs(db: Database, queue: str, table: str, attrs: str | None) -> Answer:

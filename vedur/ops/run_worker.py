@@ -25,6 +25,7 @@ from vedur.worker.loop import Worker
 from vedur.worker.system import Registers
 
 if TYPE_CHECKING:
+    from vedur.pipeline.copy import Budget
     from vedur.pipeline.replay import SparkReplay
     from vedur.pipeline.session import SparkSession
 
@@ -54,6 +55,7 @@ class WorkerProcess:
     _signals: Signals = field(default_factory=Signals)
     _detached: Detached | None = None
     _spark: SparkSession | None = None
+    _budget: Budget | None = None
     _worker: Worker | None = None
     _node: str = ""
 
@@ -147,8 +149,9 @@ class WorkerProcess:
 
     def _allow_copies(self, spark: SparkSession) -> None:
         """First copies share the session; called again after a reload of the settings."""
-        from vedur.pipeline.copy import SparkLoader
+        from vedur.pipeline.copy import Budget, SparkLoader
         from vedur.pipeline.replay import SparkReplay
+        from vedur.pipeline.session import parallelism
 
         worker = self._worker
         if worker is None:
@@ -162,15 +165,22 @@ class WorkerProcess:
             retry_sleep=settings.exception_sleep,
             lock_timeout=settings.lock_timeout,
             max_batch_events=settings.max_batch_events,
+            connections=settings.max_connections_per_node,
         )
-        loader = SparkLoader(spark, settings.max_connections_per_node)
-        if isinstance(worker.copies, Copying):
-            worker.copies.reconfigure(setup, loader)
-            return
+        if self._budget is None:
+            self._budget = Budget(settings.max_connections_per_node)
+        self._budget.total = settings.max_connections_per_node
+        loader = SparkLoader(spark, settings.max_connections_per_node, budget=self._budget)
         target = settings.db
-        worker.copies = Copying(
-            setup, loader, lambda name, provider: SparkReplay(spark, name, provider, target)
-        )
+        keep = parallelism(spark) <= settings.max_connections_per_node
+
+        def make_applier(name: str, provider: str) -> SparkReplay:
+            return SparkReplay(spark, name, provider, target, keep_links=keep)
+
+        if isinstance(worker.copies, Copying):
+            worker.copies.reconfigure(setup, loader, make_applier)
+        else:
+            worker.copies = Copying(setup, loader, make_applier)
 
     def _start_spark(self, state: WorkerState) -> SparkSession:
         if self._spark is None:

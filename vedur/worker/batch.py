@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vedur.catalog import TableInfo
-from vedur.catalog.tables import local_set_table_state
+from vedur.catalog.tables import change_table_state
 from vedur.change.event import EventRange
 from vedur.change.table import Replica, Snapshot
 from vedur.db import Database, connect
@@ -198,6 +198,7 @@ class BatchRunner:
         source = self._source(subscription, [t for t in ticks if t.id <= end.id])
         if self._side is None or self._side.closed:
             self._side = connect(self.target_connstr, name="db", autocommit=True)
+            self._side.without_timeouts()
         future = self._pool.submit(self.applier.stage, self._side, source, wanted, slot)
         self._ahead = Ahead(ticks[0], end, wanted, slot, future)
 
@@ -265,4 +266,4 @@ class BatchRunner:
             if not table.ready or not table.custom_snapshot:
                 continue
             if snapshot_is_past(Snapshot.parse(table.custom_snapshot), end.snapshot):
-                local_set_table_state(target, self.queue, table.table_name, None, "ok")
+                change_table_state(target, self.queue, table, None, "ok")

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from vedur.catalog import TableInfo
-from vedur.catalog.tables import local_set_table_state
+from vedur.catalog.tables import change_table_state
 from vedur.clock import SYSTEM, Clock
 from vedur.db import Database
-from vedur.errors import VedurError
+from vedur.errors import DatabaseError, VedurError
 from vedur.sql import query
 from vedur.worker.copying_catch_up import CatchUp
 from vedur.worker.copying_context import CopySetup, GivenUp, Loader, MakeApplier, TableJob
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 #: How long `advance` lets a copy answer before it gives the loop back.
 _MEETING_WAIT = 0.2
+_LOCK_TIMEOUT = "55P03"
 
 
 class Copying:
@@ -51,15 +52,18 @@ class Copying:
         self._lock = threading.Lock()
         self._jobs: dict[str, TableJob] = {}
         self._retry_at: dict[str, float] = {}
+        self._met_at: dict[str, tuple[MergeState, float]] = {}
         self._threads: set[threading.Thread] = set()
+        self._begun: set[str] | None = None
         self._loading = 0
         self._moved = threading.Event()
         self._stopping = threading.Event()
         self._settler = Settler(setup, clock)
 
-    def reconfigure(self, setup: CopySetup, loader: Loader) -> None:
-        """New settings for copies that start from now on."""
-        self.setup, self.loader = setup, loader
+    def reconfigure(self, setup: CopySetup, loader: Loader, make_applier: MakeApplier) -> None:
+        """New settings for what starts from now on."""
+        self.setup, self.loader, self.make_applier = setup, loader, make_applier
+        self._settler.setup = setup
 
     # -- the worker's side ----------------------------------------------------------------------
 
@@ -74,7 +78,10 @@ class Copying:
         wait = self._answer(target, local, position)
         with self._lock:
             self._give_up_removed(target, local)
+            gone = self._gone(target, local)
             self._take_up(local, provider)
+        for name in gone:
+            clean_up(self.setup, self.make_applier, provider, name)
         self._settler.settle(provider, local, position)
         if wait:
             self.clock.wait(self._moved, _MEETING_WAIT)
@@ -110,18 +117,38 @@ class Copying:
             state = MergeState.parse(table.merge_state)
             answer = meeting(state, position)
             if answer != state:
-                with target.transaction():
-                    local_set_table_state(
-                        target,
-                        self.setup.queue,
-                        table.table_name,
-                        table.custom_snapshot,
-                        str(answer),
-                    )
+                queue, snapshot = self.setup.queue, table.custom_snapshot
+                if change_table_state(target, queue, table, snapshot, str(answer)) is None:
+                    continue
                 log.debug("%s: %s", table.table_name, answer)
                 self._nudge(table.table_name)
-            wait = wait or must_wait(answer, position)
+            if must_wait(answer, position) and not self._set_back(target, table, answer):
+                wait = True
         return wait
+
+    def _set_back(self, target: Database, table: TableInfo, state: MergeState) -> bool:
+        """Go on without a copy that does not come to the meeting; it asks again when it can."""
+        now, name = self.clock.monotonic(), table.table_name
+        met, since = self._met_at.get(name, (None, now))
+        if met != state or table.merge_state != str(state):  # agreed on just now
+            since = now
+        self._met_at[name] = (state, since)
+        if now - since < max(self.setup.meeting_wait, 0.001):
+            return False
+        back, queue = State.CATCHING_UP.value, self.setup.queue
+        try:
+            with target.transaction():
+                target.execute(query("copy", "short_lock"))
+                if change_table_state(target, queue, table, table.custom_snapshot, back) is None:
+                    return False
+        except DatabaseError as error:
+            if error.sqlstate != _LOCK_TIMEOUT:
+                raise
+            return False  # it is merging
+        log.warning("%s: did not come to tick %s in %g s, other tables go on without it", name,
+                    state.tick, self.setup.meeting_wait)  # fmt: skip
+        self._nudge(name)
+        return True
 
     def _nudge(self, name: str) -> None:
         with self._lock:
@@ -140,6 +167,18 @@ class Copying:
                 log.info("%s: removed, its copy is given up", name)
                 job.cancel()
                 self._take_slices(target, job)
+
+    def _gone(self, target: Database, tables: Sequence[TableInfo]) -> set[str]:
+        """Tables that were removed while nobody copied them: no worker ran, or it waited."""
+        if self._begun is None:
+            rows = target.query(query("copy", "begun_tables"), [self.setup.queue])
+            self._begun = {row.table_name for row in rows}
+        self._begun |= self._retry_at.keys()
+        gone = self._begun - self._jobs.keys() - {t.table_name for t in tables}
+        self._begun -= gone
+        for name in gone:
+            self._retry_at.pop(name, None)
+        return gone
 
     def _take_up(self, tables: Sequence[TableInfo], provider: str) -> None:
         now = self.clock.monotonic()
@@ -256,7 +295,7 @@ class Copying:
     def _clean_up(self, job: TableJob) -> None:
         """A removed table leaves nothing behind; one that the next run takes up keeps its all."""
         if not self._stopping.is_set():
-            clean_up(self.setup, job)
+            clean_up(self.setup, self.make_applier, job.provider, job.name)
 
     def _release(self, job: TableJob) -> None:
         with self._lock:

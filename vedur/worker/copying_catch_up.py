@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 
 from vedur import db as vdb
-from vedur.catalog.tables import local_set_table_state
+from vedur.catalog.tables import change_table_state, hold_table
 from vedur.change.event import Event, EventRange
 from vedur.change.table import Replica, Snapshot
 from vedur.clock import Clock
@@ -34,6 +34,10 @@ _POLL = 0.05
 _NEAR_EVENTS = 20_000
 
 
+class Moved(Exception):
+    """The table is not in the state any more that this move was for."""
+
+
 class CatchUp:
     """One table from `catching-up` to `ok`; begins from any state in between."""
 
@@ -43,7 +47,7 @@ class CatchUp:
         self.setup = setup
         self.job = job
         self.clock = clock
-        self.applier = make_applier(f"{setup.queue} copy {job.name}", job.provider)
+        self.applier = make_applier(setup.staging(job.name), job.provider)
         self._meeting_shown = False
         self._replayed = False
 
@@ -59,20 +63,21 @@ class CatchUp:
                 application_name="vedur copy",
             ) as provider,
         ):
+            provider.without_timeouts()
             self.setup.enter(target, self.job, Step.CATCH_UP)
             self.applier.start(stage)
             try:
                 self._first_tick(target, provider)
-                while not self._move(target, stage, provider):
+                while not self._moved_to_ok(target, stage, provider):
                     pass
             except GivenUp:
                 if not self.job.cancelled or self._removed(target):
-                    forget_consumer(self.setup, self.job.provider, self.job)
+                    forget_consumer(self.setup, self.job.provider, self.job.consumer)
                 raise
             finally:
                 if not stage.closed:
                     self.applier.start(stage)
-            forget_consumer(self.setup, self.job.provider, self.job)
+            forget_consumer(self.setup, self.job.provider, self.job.consumer)
             self.setup.enter(target, self.job, Step.FOREIGN_KEYS)
             log.info("%s: in sync", self.job.name)
 
@@ -118,6 +123,15 @@ class CatchUp:
 
     # -- one move -------------------------------------------------------------------------------
 
+    def _moved_to_ok(
+        self, target: vdb.Database, stage: vdb.Database, provider: vdb.Database
+    ) -> bool:
+        try:
+            return self._move(target, stage, provider)
+        except Moved:
+            self._replayed = False
+            return False
+
     def _move(self, target: vdb.Database, stage: vdb.Database, provider: vdb.Database) -> bool:
         """Do what the state asks for; True when the table is ok."""
         if self.job.cancelled:
@@ -126,6 +140,10 @@ class CatchUp:
         table = self.setup.table(target, self.job.name)
         self.job.table = table
         state = MergeState.parse(table.merge_state)
+        if state.state in (State.NONE, State.IN_COPY):
+            raise GivenUp  # resync, or added anew: another copy begins
+        if state.state is State.OK:
+            return True
         at = self._position(target)
         if state.state is State.CATCHING_UP:
             self._come_near(target, stage, provider, at)
@@ -136,10 +154,6 @@ class CatchUp:
                 self.job.on_move()
         elif state.state is State.DO_SYNC and state.tick is not None:
             return self._meet(target, stage, provider, at, state.tick)
-        elif state.state is State.OK:
-            return True
-        else:
-            raise GivenUp  # resync: another copy begins
         return False
 
     def _come_near(
@@ -153,9 +167,9 @@ class CatchUp:
         if not self._meeting_shown:
             self.setup.enter(target, self.job, Step.HAND_OVER)
             self._meeting_shown = True
-        self._set_state(
-            target, self.job.table.custom_snapshot, str(MergeState(State.WANNA_SYNC, at))
-        )
+        asked = str(MergeState(State.WANNA_SYNC, at))
+        if not self._set_state(target, self.job.table.custom_snapshot, asked):
+            return
         # the worker waits for ticks: as good a call as a new one
         provider.execute(query("copy", "call_worker"), [f"{self.setup.queue}:{at}"])
         self.job.on_move()
@@ -188,13 +202,19 @@ class CatchUp:
             at = self._replay(target, stage, provider, at, tick)
         copied = self.job.table.custom_snapshot
         past = copied is not None and self._is_past(provider, Snapshot.parse(copied), tick)
-        self._set_state(target, None if past else copied, State.OK.value)
+        if not self._set_state(target, None if past else copied, State.OK.value):
+            self._replayed = False  # the worker went on without: come near by oneself first
+            return False
         self.job.on_move()
         return True
 
-    def _set_state(self, target: vdb.Database, snapshot: str | None, state: str | None) -> None:
-        with target.transaction():
-            local_set_table_state(target, self.setup.queue, self.job.name, snapshot, state)
+    def _set_state(self, target: vdb.Database, snapshot: str | None, state: str | None) -> bool:
+        """False where the state is not what it was: the next move looks at it again."""
+        moved = change_table_state(target, self.setup.queue, self.job.table, snapshot, state)
+        if moved is None:
+            return False
+        self.job.table = moved
+        return True
 
     # -- replay ---------------------------------------------------------------------------------
 
@@ -212,7 +232,8 @@ class CatchUp:
             )
         ticks = self._one_batch(ticks)
         first, last = ticks[0], ticks[-1]
-        count = min(_MAX_SLICES, (last.event_seq - first.event_seq) // _SLICE_EVENTS + 1)
+        most = min(_MAX_SLICES, self.setup.connections)
+        count = min(most, (last.event_seq - first.event_seq) // _SLICE_EVENTS + 1)
         mine = f"ev_extra1 = {_literal(job.name)}"
         slices = [f"{s.condition} and {mine}" for s in cut(first, last, ticks[1:-1], count)]
         source = EventRange(place.events, tuple(slices), place.sub_id)
@@ -235,6 +256,8 @@ class CatchUp:
     ) -> None:
         staged = self.applier.stage(stage, source, tables, 0)
         with target.transaction():
+            if not hold_table(target, self.setup.queue, self.job.table):
+                raise Moved
             target.execute(query("copy", "replica_role"))
             self.applier.apply(target, staged, tables, _ignore)
             node_state.set_consumer_completed(target, self.setup.queue, self.job.consumer, tick)

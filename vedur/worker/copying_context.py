@@ -79,15 +79,22 @@ class CopySetup:
     maintenance_work_mem: str = "256MB"
     max_batch_events: int = 200_000
     tick_wait: float = 3.0
+    connections: int = 8
+    meeting_wait: float = 60.0
     on_step: Callable[[str, Step], None] = _no_hook
 
     def consumer(self, table: str) -> str:
         """The consumer that holds the queue for a table's copy."""
         return f"{self.job_name}.copy.{table}"
 
+    def staging(self, table: str) -> str:
+        """The name by which an applier finds the staging tables of a table's copy."""
+        return f"{self.queue} copy {table}"
+
     def connect(self) -> vdb.Database:
         """A connection to the target, each statement its own transaction."""
         db = vdb.connect(self.target, name="db", autocommit=True, application_name="vedur copy")
+        db.without_timeouts()
         db.execute(f"set lock_timeout = '{round(self.lock_timeout * 1000)}ms'")
         return db
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from vedur import db as vdb
 from vedur.catalog import TableInfo
 from vedur.catalog.fkeys import get_valid_pending_fkeys
-from vedur.catalog.tables import local_set_table_state
+from vedur.catalog.tables import change_table_state
 from vedur.change.table import Snapshot
 from vedur.clock import Clock
 from vedur.errors import VedurError
@@ -87,8 +87,7 @@ class Settler:
             if table.custom_snapshot is None:
                 continue
             if snapshot_is_past(Snapshot.parse(table.custom_snapshot), ticks[0].snapshot):
-                with target.transaction():
-                    local_set_table_state(target, queue, table.table_name, None, State.OK.value)
+                change_table_state(target, queue, table, None, State.OK.value)
                 self._look = True
 
     def _restore_fkeys(self, target: vdb.Database) -> None:

@@ -26,14 +26,20 @@ from vedur.catalog.table_ddl import (
     parse_script,
     read_ddl,
 )
-from vedur.catalog.tables import local_set_table_state, local_set_table_struct
+from vedur.catalog.tables import change_table_state, hold_table, local_set_table_struct
 from vedur.clock import Clock
 from vedur.errors import StateError, VedurError
 from vedur.names import parse_name
 from vedur.node import state as node_state
 from vedur.node.info import get_node_info
 from vedur.sql import query
-from vedur.worker.copying_context import CopySetup, GivenUp, Loader, TableJob
+from vedur.worker.copying_context import (
+    CopySetup,
+    GivenUp,
+    Loader,
+    MakeApplier,
+    TableJob,
+)
 from vedur.worker.copying_progress import Progress
 from vedur.worker.copying_steps import Step
 from vedur.worker.states import State
@@ -78,6 +84,7 @@ class GroupCopy:
             self.provider, name="provider_db", autocommit=True, application_name="vedur copy"
         )
         try:
+            provider.without_timeouts()
             with self.setup.connect() as target:
                 node = get_node_info(target, queue)
                 if node is None or node.provider_node is None:
@@ -178,13 +185,17 @@ class GroupCopy:
     def _set_state(
         self, target: vdb.Database, job: TableJob, snapshot: str | None, state: State
     ) -> None:
-        with target.transaction():
-            local_set_table_state(target, self.setup.queue, job.name, snapshot, state.value)
+        moved = change_table_state(target, self.setup.queue, job.table, snapshot, state.value)
+        if moved is None:
+            raise GivenUp  # another registration, or a resync: another copy begins
+        job.table = moved
 
     def _drop_fkeys(self, target: vdb.Database, job: TableJob) -> None:
         """One by one, as each locks two tables; what is dropped waits in pending_fkeys."""
         for fkey in find_table_fkeys(target, str(job.dest)):
             with target.transaction():
+                if not hold_table(target, self.setup.queue, job.table):
+                    raise GivenUp
                 drop_table_fkey(target, fkey.from_table, fkey.fkey_name)
             log.debug("%s: foreign key %s put aside", job.name, fkey.fkey_name)
 
@@ -193,6 +204,8 @@ class GroupCopy:
         queue = self.setup.queue
         target.execute(query("copy", "end_left_tasks"), [plan.task_name])
         with target.transaction():
+            if not hold_table(target, queue, job.table):
+                raise GivenUp  # the table may be somebody else's now: it must not be emptied
             target.execute(query("copy", "replica_role"))
             self.loader.store(target, plan)
             target.execute(query("copy", "set_snapshot"), [snapshot.visible, queue, job.name])
@@ -230,11 +243,11 @@ class GroupCopy:
         relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
         target.execute(f"analyze {job.dest.quoted}")
         with target.transaction():
+            if not hold_table(target, self.setup.queue, job.table):
+                raise GivenUp
             finish_parts(target, relation.oid, then)
             local_set_table_struct(target, self.setup.queue, job.name, None)
-            local_set_table_state(
-                target, self.setup.queue, job.name, visible, State.CATCHING_UP.value
-            )
+            self._set_state(target, job, visible, State.CATCHING_UP)
             target.execute(query("copy", "forget_slices"), [self.setup.queue, job.name])
 
     def _build(self, part: Any) -> None:
@@ -243,19 +256,21 @@ class GroupCopy:
             build_part(db, part)
 
 
-def clean_up(setup: CopySetup, job: TableJob) -> None:
+def clean_up(setup: CopySetup, make_applier: MakeApplier, provider: str, name: str) -> None:
     """Leave nothing behind of a copy that nobody wants."""
     try:
         with setup.connect() as target:
-            target.execute(query("copy", "forget_slices"), [setup.queue, job.name])
-        forget_consumer(setup, job.provider, job)
+            target.execute(query("copy", "forget_slices"), [setup.queue, name])
+            make_applier(setup.staging(name), provider).start(target)
+            forget_consumer(setup, provider, setup.consumer(name))
+            target.execute(query("copy", "forget_progress"), [setup.queue, name])
     except VedurError as error:
-        log.warning("%s: cannot clean up after the copy: %s", job.name, error)
+        log.warning("%s: cannot clean up after the copy: %s", name, error)
 
 
-def forget_consumer(setup: CopySetup, provider: str, job: TableJob) -> None:
+def forget_consumer(setup: CopySetup, provider: str, consumer: str) -> None:
     """The queue need not be held for this copy any more."""
     with vdb.connect(provider, name="provider_db", autocommit=True) as db:
-        db.call("pgq.unregister_consumer", setup.queue, job.consumer)
+        db.call("pgq.unregister_consumer", setup.queue, consumer)
     with setup.connect() as target, target.transaction():
-        node_state.unregister_consumer(target, setup.queue, job.consumer)
+        node_state.unregister_consumer(target, setup.queue, consumer)

@@ -275,3 +275,26 @@ select s.last_tick_id
 from pgq_node.node_info n
 join pgq_node.local_state s on s.queue_name = n.queue_name and s.consumer_name = n.worker_name
 where n.queue_name = %s
+
+-- name: hold_table
+-- What tells one registration of a table, and one step of its copy, from the next. The lock lets
+-- tasks of a copy look at the row, and nobody change it.
+select t.merge_state,
+       t.custom_snapshot,
+       t.table_attrs,
+       coalesce(t.dest_table, t.table_name) as dest_table
+from londiste.table_info t
+where t.queue_name = %s
+  and t.table_name = %s
+  and t.local
+for no key update
+
+-- name: short_lock
+-- For this transaction: rather leave something than wait for it.
+set local lock_timeout = '100ms'
+
+-- name: begun_tables
+select table_name from vedur.copy_progress where queue_name = %s
+
+-- name: forget_progress
+delete from vedur.copy_progress where queue_name = %s and table_name = %s
