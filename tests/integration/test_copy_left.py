@@ -74,7 +74,8 @@ def test_a_table_removed_after_a_crash_leaves_nothing(lab: Lab) -> None:
     lab.wait_until(dies.dead.is_set)
     lab.stop()
     name = "q copy public.t"
-    lab._applier(name, lab.provider).specs(lab.leaf, [Replica("public.t", "public.t", None, None)])
+    wanted = [Replica("public.t", "public.t", None, None)]
+    lab._applier(name, lab.provider).specs(lab.leaf, wanted, slot=0)
     staged = "select count(*) from pg_class where starts_with(relname, %s) and relkind = 'r'"
     assert lab.leaf.value(staged, [stage_prefix(name)]) > 0
     assert lab.debris() != []
