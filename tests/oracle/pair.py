@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vedur.db import Database
+from vedur.db.install import install
 
 QUEUE = "q"
 WORKER = "leaf_worker"
@@ -22,7 +23,7 @@ class Pair:
         """Two fresh databases become the nodes of one set."""
         for db in (root, leaf):
             db.autocommit = True
-            db.execute("create schema if not exists vedur")
+            install(db)  # as create-root and create-leaf do; upstream's schemas stay as they are
         call(root, "pgq_node.register_location", QUEUE, "root", root.connstr, False)
         call(root, "pgq_node.create_node", QUEUE, "root", "root", "root_worker", None, None, None)
         for db in (root, leaf):
