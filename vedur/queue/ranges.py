@@ -1,0 +1,78 @@
+"""A range of ticks as a source that several tasks can read side by side.
+
+Ticks say how events spread over transactions, so most ranges are cut by txid (`slices.cut`). A
+tick that holds most of the range cannot be cut like that: it may be one giant transaction. Then
+the pieces are stretches of the event tables themselves. These are only ever appended to while
+someone may read them, and all of the range is there, so no row can be missed or read twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from vedur.change.event import EventRange
+from vedur.db import Database
+from vedur.queue import consumer
+from vedur.queue.batches import Subscription
+from vedur.queue.slices import Tick, cut, whole
+from vedur.sql import query
+
+#: A tick of that many slices' events is looked at: finding its place costs the provider one more
+#: scan of it by the index, so it should be worth a second task by far.
+GIANT_SLICES = 5
+#: More rows than fit on a page of any size: a place in a table as one number.
+_PAGE_ROWS = 1 << 16
+
+
+def event_range(
+    provider: Database,
+    place: Subscription,
+    ticks: Sequence[Tick],
+    count: int,
+    also: str = "",
+) -> EventRange:
+    """The events after the first of `ticks` up to the last, in up to `count` pieces.
+
+    `also` is a further condition on events, as SQL.
+    """
+    first, last = ticks[0], ticks[-1]
+    more = f" and {also}" if also else ""
+    conditions: list[str] = []
+    if count > 1 and _lopsided(ticks, count):
+        text = query("worker", "event_places")
+        every = whole(first, last)
+        found = provider.one(text.format(events=place.events, slice=every.condition))
+        if found.first is not None:
+            # The index on txids would make every task read the whole transaction.
+            base = every.over("(ev_txid + 0)")
+            conditions = [f"{base} and {c}" for c in stretches(found.first, found.last, count)]
+    if not conditions:
+        conditions = [s.condition for s in cut(first, last, ticks[1:-1], count)]
+    return EventRange(place.events, tuple(c + more for c in conditions), place.sub_id)
+
+
+def _lopsided(ticks: Sequence[Tick], count: int) -> bool:
+    """Does one tick hold more than its share, and much?"""
+    total = ticks[-1].event_seq - ticks[0].event_seq
+    largest = max(b.event_seq - a.event_seq for a, b in pairwise(ticks))
+    return largest > GIANT_SLICES * consumer.EVENTS_PER_SLICE and largest * count > total
+
+
+def stretches(first: str, last: str, count: int) -> list[str]:
+    """Conditions on ctid that together hold all from `first` to `last`, both included."""
+    low, high = _number(first), _number(last) + 1
+    borders = sorted({low + (high - low) * step // count for step in range(count + 1)})
+    return [
+        f"ctid >= '{_place(begin)}'::tid and ctid < '{_place(end)}'::tid"
+        for begin, end in pairwise(borders)
+    ]
+
+
+def _number(place: str) -> int:
+    page, row = place.strip("()").split(",")
+    return int(page) * _PAGE_ROWS + int(row)
+
+
+def _place(number: int) -> str:
+    return f"({number // _PAGE_ROWS},{number % _PAGE_ROWS})"
