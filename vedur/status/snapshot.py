@@ -51,6 +51,7 @@ class NodeStatus:
     uptodate: bool = True
     attrs: dict[str, str] = field(default_factory=dict)
     errors: tuple[tuple[str, str], ...] = ()
+    quarantined: int | None = None
     failure: str | None = None
 
 
@@ -125,7 +126,15 @@ def read_node(db: Database, queue: str, name: str) -> NodeStatus:
         uptodate=info.worker_uptodate,
         attrs=info.attrs,
         errors=_errors(consumers),
+        quarantined=read_quarantined(db, queue),
     )
+
+
+def read_quarantined(db: Database, queue: str) -> int | None:
+    """Events in quarantine; None where there is none, or the role may not look."""
+    if not db.value(query("quarantine", "readable")):
+        return None
+    return sum(int(row.events) for row in db.query(query("quarantine", "count"), [queue]))
 
 
 def _errors(consumers: Sequence[ConsumerInfo]) -> tuple[tuple[str, str], ...]:

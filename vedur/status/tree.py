@@ -47,6 +47,8 @@ def info_lines(node: NodeStatus, *, colour: bool = False) -> list[str]:
     if node.attrs:
         lines.append("Attr: " + ", ".join(f"{key}={value}" for key, value in node.attrs.items()))
     lines += [paint(f"ERR: {consumer}: {text}", _RED) for consumer, text in node.errors]
+    if node.quarantined:
+        lines.append(paint(f"Quarantine: {node.quarantined} event(s)", _YELLOW))
     return lines
 
 

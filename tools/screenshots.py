@@ -1,0 +1,96 @@
+"""Pictures of the status page for the manual, of a real set under load.
+
+`python -m tools.screenshots [docs/images]` runs the demo's set (two servers, ticker, three workers
+on Spark), holds one leaf back for a while so that there is lag to see, and lets chromium take the
+pictures. About four minutes.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from playwright.sync_api import Browser, sync_playwright
+from rich.console import Console
+
+from vedur.clock import SYSTEM
+from vedur.demo.lab import Lab
+from vedur.demo.server import free_port
+from vedur.demo.story import LEAF, PART, ROOT, Story
+
+CHROMIUM = "/usr/bin/chromium"
+
+#: Name, address, scheme, width, scale.
+PICTURES = (
+    ("page-light", "/", "light", 1120, 1),
+    ("page-dark", "/", "dark", 1120, 1),
+    ("page-phone", "/", "light", 390, 2),
+    ("page-node", f"/nodes/{LEAF}", "light", 1120, 1),
+    ("page-root", f"/nodes/{ROOT}", "dark", 1120, 1),
+)
+
+
+class PageLab(Lab):
+    """The root's worker serves the page."""
+
+    port = free_port()
+
+    def worker_ini(
+        self, name: str, connstr: str, extra: Mapping[str, str] | None = None, spark: str = ""
+    ) -> Path:
+        """See `Lab.worker_ini`."""
+        more = {"web_port": str(self.port), "web_max_lag": "30"} if name == ROOT else {}
+        one_core = "[spark]\nspark.master = local[1]\n"
+        return super().worker_ini(name, connstr, {**(extra or {}), **more}, spark or one_core)
+
+
+def main(directory: Path) -> None:
+    """Take all pictures."""
+    directory.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers and workers must not stay
+    story = Story(Console(stderr=True), fast=True)
+    story.lab.close()
+    story.lab = lab = PageLab()
+    story.seconds = 20
+    try:
+        story.start_servers()
+        story.create_nodes()
+        story.add_tables()
+        story.second_leaf()
+        story._finish_load(story._start_load())
+        lab.londiste(PART, "pause")
+        story._finish_load(story._start_load())
+        lab.londiste(PART, "resume")
+        story._finish_load(story._start_load())
+        load = story._start_load()
+        lab.londiste(PART, "pause")
+        SYSTEM.sleep(10)
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(
+                executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
+            )
+            take(browser, f"http://127.0.0.1:{lab.port}", directory)
+            browser.close()
+        story._finish_load(load)
+    finally:
+        lab.close()
+
+
+def take(browser: Browser, base: str, directory: Path) -> None:
+    """One picture after the other."""
+    for name, path, scheme, width, scale in PICTURES:
+        context = browser.new_context(
+            color_scheme="dark" if scheme == "dark" else "light",
+            viewport={"width": width, "height": 700},
+            device_scale_factor=scale,
+        )
+        page = context.new_page()
+        page.goto(base + path)
+        page.screenshot(path=directory / f"{name}.png", full_page=True)
+        context.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/images"))

@@ -1,0 +1,137 @@
+"""Checks of servers: version, clock, connections, schemas, rights, and the provider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vedur.catalog.execute import set_role
+from vedur.clock import Clock
+from vedur.config import LondisteSettings
+from vedur.db import Database
+from vedur.db.install import State, inspect
+from vedur.errors import DatabaseError
+from vedur.log import mask
+from vedur.node.info import NodeInfo, get_node_info, get_subscriber_info, has_schema
+from vedur.ops.finding import Finding, fail, names, ok, warn
+from vedur.ops.session import Session
+from vedur.sql import query
+
+#: Versions of PostgreSQL that Vedur is written for.
+_OLDEST, _NEWEST = 14, 18
+#: Seconds of difference between two clocks that confuse whoever reads lag and logs.
+_SKEW = 2.0
+#: Connections of a worker besides those of its tasks: its own, a listener, staging ahead, the page.
+_OWN_CONNECTIONS = 6
+
+
+def check_server(check: str, db: Database, clock: Clock) -> Iterator[Finding]:
+    """Its version and its clock against that of this machine."""
+    major = db.server_version // 10000
+    version = f"PostgreSQL {major}.{db.server_version % 10000}"
+    if major < _OLDEST:
+        yield fail(check, f"{version} is too old", f"upgrade to {_OLDEST} or newer")
+    elif major > _NEWEST:
+        yield warn(check, f"{version} is newer than this Vedur knows", "look for a newer Vedur")
+    else:
+        yield ok(check, version)
+    before = clock.now()
+    there = db.value(query("doctor", "now"))
+    after = clock.now()
+    # The server looked at its clock somewhere between: only what exceeds that counts.
+    skew = max((there - after).total_seconds(), (before - there).total_seconds(), 0.0)
+    if skew > _SKEW:
+        side = "ahead of" if there > after else "behind"
+        yield warn(
+            "clock",
+            f"{check}: {skew:.1f} s {side} this machine",
+            "let both follow NTP: ticks carry the root's time, and lag is read from it",
+        )
+    else:
+        yield ok("clock", f"{check}: within {_SKEW:.0f} s of this machine")
+
+
+def check_schemas(db: Database) -> Iterator[Finding]:
+    """What the database has of our SQL."""
+    found = inspect(db)
+    missing = [c.schema for c in found if c.state is State.MISSING]
+    old = [c.schema for c in found if c.state is State.OUTDATED]
+    newer = [c.schema for c in found if c.state is State.NEWER]
+    foreign = [c.schema for c in found if c.state is State.FOREIGN]
+    if missing:
+        yield fail(
+            "schemas", f"missing: {names(missing)}", "create-root or create-leaf installs them"
+        )
+    if old:
+        yield warn(
+            "schemas",
+            f"of another version: {names(old)}",
+            "run the create command of this node again: it upgrades them",
+        )
+    if newer:
+        yield warn("schemas", f"newer than this program: {names(newer)}", "upgrade the program")
+    if not (missing or old or newer):
+        also = f"; upstream's own: {names(foreign)}" if foreign else ""
+        yield ok("schemas", f"current{also}")
+
+
+def check_connections(db: Database, settings: LondisteSettings) -> Iterator[Finding]:
+    """Are there enough for a worker?"""
+    left = int(db.value(query("doctor", "connections_left")))
+    need = settings.max_connections_per_node + _OWN_CONNECTIONS
+    if left < need:
+        yield warn(
+            "connections",
+            f"{left} left, a worker may need {need}",
+            "raise max_connections of the server, or lower max_connections_per_node in the ini",
+        )
+    else:
+        yield ok("connections", f"{left} left")
+
+
+def check_worker_rights(session: Session) -> Iterator[Finding]:
+    """What a worker does on the target beside its tables."""
+    try:
+        with session.db.transaction():
+            set_role(session.db, "replica")
+        yield ok("rights", "may write as replica")
+    except DatabaseError as error:
+        yield fail("rights", mask(error.message), "see docs/reference/privileges.md")
+    may_work = session.db.value(query("doctor", "may_work"))
+    if may_work is False:
+        yield fail(
+            "rights",
+            "may not create staging tables in schema vedur_work",
+            "grant londiste_writer (or create on schema vedur_work) to the role of the ini",
+        )
+
+
+def check_provider(session: Session, info: NodeInfo) -> Iterator[Finding]:
+    """The node that this one reads from."""
+    name = info.provider_node
+    try:
+        provider = session.provider(info)
+    except DatabaseError as error:
+        yield fail(
+            "provider",
+            f"{name}: {mask(error.message)}",
+            "see that it runs, and its location (members); remote_extra_connstr is added to it",
+        )
+        return
+    yield from check_server("provider", provider, session.clock)
+    there = get_node_info(provider, session.queue) if has_schema(provider) else None
+    if there is None:
+        yield fail("provider", f'{name} has no node for queue "{session.queue}"', "change-provider")
+        return
+    known = [item.node_name for item in get_subscriber_info(provider, session.queue)]
+    if info.node_name not in known:
+        yield fail(
+            "provider",
+            f'{there.node_name} does not know "{info.node_name}" as a subscriber',
+            "change-provider registers it; its position is kept",
+        )
+    if provider.value(query("doctor", "may_consume")) is False:
+        yield fail(
+            "provider",
+            "the role may not read batches there",
+            "grant pgq_reader to it on the provider",
+        )

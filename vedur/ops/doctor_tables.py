@@ -1,0 +1,128 @@
+"""Checks of the replicated tables: presence, rights, keys, triggers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from vedur.catalog.tables import TableInfo, get_table_list
+from vedur.db import Database
+from vedur.errors import DatabaseError
+from vedur.names import parse_name
+from vedur.node.info import NodeInfo
+from vedur.ops.finding import Finding, fail, names, ok, warn
+from vedur.ops.session import Session
+from vedur.sql import query
+
+
+def check_tables(session: Session, info: NodeInfo) -> Iterator[Finding]:
+    """The local tables, and the provider's side of those that wait for a copy."""
+    local = [t for t in get_table_list(session.db, session.queue) if t.local]
+    if not local:
+        yield ok("tables", "none yet")
+        return
+    health = _rows(session.db, "table_health", [t.dest_table for t in local])
+    gone = [row.name for row in health if not row.present]
+    if gone:
+        yield fail("tables", f"not in the database: {names(gone)}", "create them, or remove-table")
+    else:
+        yield ok("tables", f"{len(local)}, all present")
+    present = [row for row in health if row.present]
+    yield from _keys(present)
+    if info.is_root:
+        yield from _capture(session, local)
+        return
+    yield from _rights(present, [t.dest_table for t in local if not t.ready])
+    yield from _copyable(session, info, [t for t in local if not t.ready])
+
+
+def _rows(db: Database, name: str, tables: Sequence[str], **more: str) -> list[Any]:
+    split = [parse_name(table) for table in tables]
+    schemas, short = [t.schema for t in split], [t.name for t in split]
+    return db.query(query("doctor", name), {"schemas": schemas, "names": short, **more})
+
+
+def _keys(health: Sequence[Any]) -> Iterator[Finding]:
+    bare = [row.name for row in health if not row.has_key]
+    broken = [row.name for row in health if row.has_broken_index]
+    if bare:
+        yield fail(
+            "keys",
+            f"no primary key: {names(bare)}",
+            "alter table ... add primary key: without it every change reads the whole table",
+        )
+    if broken:
+        yield warn("keys", f"an invalid index: {names(broken)}", "reindex it, or drop it")
+    if not (bare or broken):
+        yield ok("keys", "every table has a primary key")
+
+
+def _rights(health: Sequence[Any], to_copy: Sequence[str]) -> Iterator[Finding]:
+    closed = [row.name for row in health if not row.may_write]
+    foreign = [row.name for row in health if row.name in to_copy and not row.may_alter]
+    if closed:
+        yield fail(
+            "rights",
+            f"may not write: {names(closed)}",
+            "grant insert, update, delete, truncate on them to the role of the ini",
+        )
+    if foreign:
+        yield fail(
+            "rights",
+            f"waiting for a copy, and not owned: {names(foreign)}",
+            "make the role of the ini their owner, or a member of it: a copy rebuilds indexes",
+        )
+    if not (closed or foreign):
+        yield ok("rights", "may write every table")
+
+
+def _capture(session: Session, local: Sequence[TableInfo]) -> Iterator[Finding]:
+    """On the root: is every change caught?"""
+    rows = _rows(session.db, "table_triggers", [t.dest_table for t in local], queue=session.queue)
+    disabled = [f"{row.name} ({', '.join(row.disabled)})" for row in rows if row.disabled]
+    deaf = [
+        row.name
+        for row in rows
+        if not row.disabled
+        and not (row.catches_insert and row.catches_update and row.catches_delete)
+    ]
+    no_truncate = [row.name for row in rows if not row.disabled and not row.catches_truncate]
+    if disabled:
+        yield fail(
+            "triggers",
+            f"disabled, changes are lost: {names(disabled)}",
+            "alter table ... enable trigger all, then resync the table on the other nodes",
+        )
+    if deaf:
+        yield fail(
+            "triggers",
+            f"not every change is caught: {names(deaf)}",
+            "remove-table and add-table (unless flags or --no-triggers were meant), then resync",
+        )
+    if no_truncate:
+        yield warn(
+            "triggers",
+            f"TRUNCATE is not caught: {names(no_truncate)}",
+            "remove-table and add-table, or never truncate them",
+        )
+    if not (disabled or deaf or no_truncate):
+        yield ok("triggers", "every change is caught")
+
+
+def _copyable(session: Session, info: NodeInfo, waiting: Sequence[TableInfo]) -> Iterator[Finding]:
+    """May tables that wait for their first copy be read on the provider?"""
+    if not waiting:
+        return
+    try:
+        provider = session.provider(info)
+    except DatabaseError:
+        return  # said before
+    there = {t.table_name: t.dest_table for t in get_table_list(provider, session.queue) if t.local}
+    wanted = [there[t.table_name] for t in waiting if t.table_name in there]
+    closed = [row.name for row in _rows(provider, "table_health", wanted) if not row.may_select]
+    if closed:
+        yield fail(
+            "rights",
+            f"may not read on the provider: {names(closed)}",
+            "grant select on them to the role that reads there",
+        )

@@ -1,0 +1,65 @@
+-- Statements of the doctor (vedur/ops/doctor*.py). They only read.
+
+-- name: now
+-- The server's clock.
+select pg_catalog.clock_timestamp()
+
+-- name: connections_left
+-- Connections that ordinary roles can still open.
+select (
+    pg_catalog.current_setting('max_connections')::int
+    - pg_catalog.current_setting('superuser_reserved_connections')::int
+    - (select count(*) from pg_catalog.pg_stat_activity where backend_type = 'client backend')
+)::int
+
+-- name: table_health
+-- Of each named table: is it there, what may this role do with it, has it a key?
+select w.schema || '.' || w.name as name,
+    c.oid is not null as present,
+    coalesce(pg_catalog.has_table_privilege(c.oid, 'select'), false) as may_select,
+    coalesce(
+        pg_catalog.has_table_privilege(c.oid, 'insert')
+        and pg_catalog.has_table_privilege(c.oid, 'update')
+        and pg_catalog.has_table_privilege(c.oid, 'delete')
+        and pg_catalog.has_table_privilege(c.oid, 'truncate'), false) as may_write,
+    coalesce(pg_catalog.pg_has_role(c.relowner, 'usage'), false) as may_alter,
+    exists (
+        select from pg_catalog.pg_index i where i.indrelid = c.oid and i.indisprimary and i.indisvalid
+    ) as has_key,
+    exists (
+        select from pg_catalog.pg_index i where i.indrelid = c.oid and not i.indisvalid
+    ) as has_broken_index
+from rows from (pg_catalog.unnest(%(schemas)s::text[]), pg_catalog.unnest(%(names)s::text[])) as w (schema, name)
+left join pg_catalog.pg_namespace n on n.nspname = w.schema
+left join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = w.name and c.relkind in ('r', 'p')
+order by w.schema, w.name
+
+-- name: table_triggers
+-- Of each named table: operations that enabled triggers of the queue catch (I U D T), and triggers that are disabled.
+select w.schema || '.' || w.name as name,
+    coalesce(pg_catalog.bool_or(t.tgtype & 4 <> 0) filter (where t.tgenabled <> 'D'), false) as catches_insert,
+    coalesce(pg_catalog.bool_or(t.tgtype & 8 <> 0) filter (where t.tgenabled <> 'D'), false) as catches_delete,
+    coalesce(pg_catalog.bool_or(t.tgtype & 16 <> 0) filter (where t.tgenabled <> 'D'), false) as catches_update,
+    coalesce(pg_catalog.bool_or(t.tgtype & 32 <> 0) filter (where t.tgenabled <> 'D'), false) as catches_truncate,
+    coalesce(pg_catalog.array_agg(t.tgname::text) filter (where t.tgenabled = 'D'), '{}') as disabled
+from rows from (pg_catalog.unnest(%(schemas)s::text[]), pg_catalog.unnest(%(names)s::text[])) as w (schema, name)
+join pg_catalog.pg_namespace n on n.nspname = w.schema
+join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = w.name and c.relkind in ('r', 'p')
+left join pg_catalog.pg_trigger t
+    on t.tgrelid = c.oid
+    and not t.tgisinternal
+    and (pg_catalog.starts_with(t.tgname::text, pg_catalog.left('_londiste_' || %(queue)s, 50))
+        or pg_catalog.starts_with(t.tgname::text, pg_catalog.left('zzz__londiste_' || %(queue)s, 50)))
+group by w.schema, w.name
+order by w.schema, w.name
+
+-- name: may_work
+-- Where Vedur puts staging tables and generated functions: may this role create there? Null without our schemas.
+select pg_catalog.has_schema_privilege(n.oid, 'create')
+from pg_catalog.pg_namespace n
+where n.nspname = 'vedur_work'
+
+-- name: may_consume
+-- May this role read batches? Null without a queue.
+select pg_catalog.has_function_privilege(f.oid, 'execute')
+from (select pg_catalog.to_regprocedure('pgq.next_batch_custom(text,text,interval,integer,interval)') as oid) f

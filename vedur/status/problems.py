@@ -1,0 +1,250 @@
+"""What needs attention in a set, and what to do about it. Pure.
+
+`ready` answers the question of a load balancer: may the local node be read from?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from vedur.status.detail import NodeDetail, QueueHealth
+from vedur.status.overview import Overview
+from vedur.status.snapshot import TAGGED
+
+#: Seconds of lag that an operator should look at, unless told otherwise.
+MAX_LAG = 60.0
+#: A tick may be this much later than the idle period before the ticker counts as dead.
+_TICKER_SLACK = 10.0
+#: Seconds after which an open transaction is trouble for rotation.
+_OPEN_TOO_LONG = 600.0
+#: Rotation periods after which a queue that did not rotate is stuck.
+_ROTATIONS_LATE = 3.0
+#: Seconds without a sign of a consumer.
+_UNSEEN = 3600.0
+
+
+class Severity(StrEnum):
+    """How bad."""
+
+    FAIL = "fail"
+    WARN = "warn"
+
+
+class Kind(StrEnum):
+    """What it is about."""
+
+    NODE = "node"
+    WORKER = "worker"
+    LAG = "lag"
+    COPY = "copy"
+    QUARANTINE = "quarantine"
+    TICKER = "ticker"
+    ROTATION = "rotation"
+    TRANSACTION = "transaction"
+    RIGHTS = "rights"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One line: where, what, and the next action."""
+
+    severity: Severity
+    kind: Kind
+    node: str
+    what: str
+    action: str
+
+
+def problems(overview: Overview, max_lag: float = MAX_LAG) -> list[Problem]:
+    """Everything that needs attention, failures first."""
+    found = [problem for node in overview.nodes for problem in node_problems(node, max_lag)]
+    return sorted(found, key=lambda problem: problem.severity is not Severity.FAIL)
+
+
+def ready(overview: Overview, max_lag: float = MAX_LAG) -> list[str]:
+    """Why the local node should not be read from now; an empty list if it may be."""
+    node = overview.local
+    if not node.reachable:
+        return [f'node "{node.name}": {node.status.failure}']
+    reasons = [problem.what for problem in _worker(node)]
+    if node.lag is None:
+        reasons.append("the lag is not known: the root does not answer")
+    elif node.lag > max_lag:
+        reasons.append(f"{node.lag:.0f} s behind, more than {max_lag:.0f} s")
+    if node.queue is not None:
+        reasons += [problem.what for problem in _ticker(node.name, node.queue)]
+    half = sum(table.local and not table.ready for table in node.tables)
+    if half:
+        reasons.append(f"{half} table(s) not in sync yet")
+    return reasons
+
+
+def node_problems(node: NodeDetail, max_lag: float = MAX_LAG) -> Iterator[Problem]:
+    """What one node suffers from."""
+    if not node.reachable:
+        yield _unreachable(node)
+        return
+    yield from _worker(node)
+    if node.lag is not None and node.lag > max_lag:
+        events = f", about {node.backlog} events" if node.backlog else ""
+        yield Problem(
+            Severity.WARN,
+            Kind.LAG,
+            node.name,
+            f"{node.lag:.0f} s behind the root{events}",
+            "see that the worker runs and what its log says; a large batch takes its time",
+        )
+    for copy in node.copies:
+        if copy.error:
+            yield Problem(
+                Severity.FAIL,
+                Kind.COPY,
+                node.name,
+                f"the first copy of {copy.table_name} is held up: {copy.error}",
+                "mend the cause; the copy is tried again by itself and resumes where it was",
+            )
+    if node.quarantine:
+        count = sum(item.events for item in node.quarantine)
+        tables = _names([item.table_name or "no table" for item in node.quarantine])
+        yield Problem(
+            Severity.WARN,
+            Kind.QUARANTINE,
+            node.name,
+            f"{count} event(s) of {tables} in quarantine",
+            "quarantine list shows them; mend the cause, then quarantine replay",
+        )
+    if node.queue is not None:
+        yield from _ticker(node.name, node.queue)
+        yield from _rotation(node.name, node.queue)
+    for open_one in node.transactions:
+        if open_one.seconds > _OPEN_TOO_LONG:
+            yield Problem(
+                Severity.WARN,
+                Kind.TRANSACTION,
+                node.name,
+                f"a transaction is open for {open_one.seconds / 60:.0f} minutes: pid "
+                f'{open_one.pid}, role "{open_one.role}", application "{open_one.application}"',
+                "end it (pg_terminate_backend): it holds back rotation and vacuum",
+            )
+    for note in node.notes:
+        yield Problem(
+            Severity.WARN,
+            Kind.RIGHTS,
+            node.name,
+            note,
+            "see docs/reference/privileges.md for the rights",
+        )
+
+
+def _unreachable(node: NodeDetail) -> Problem:
+    if node.status.failure == TAGGED:
+        return Problem(
+            Severity.WARN, Kind.NODE, node.name, TAGGED, "drop-node, when it will not come back"
+        )
+    return Problem(
+        Severity.FAIL,
+        Kind.NODE,
+        node.name,
+        f"no answer: {node.status.failure}",
+        "see that the server runs and that its location (members) is right",
+    )
+
+
+def _worker(node: NodeDetail) -> Iterator[Problem]:
+    for error in node.replay_errors:
+        place = f"event {error.ev_id}" if error.ev_id is not None else "an event"
+        of = f" of {error.table_name}" if error.table_name else ""
+        yield Problem(
+            Severity.FAIL,
+            Kind.WORKER,
+            node.name,
+            f"{place}{of} is refused: {error.message}",
+            "errors shows it; mend the target and it goes on by itself, or skip the event",
+        )
+    if not node.replay_errors:
+        for consumer, text in node.status.errors:
+            yield Problem(
+                Severity.FAIL,
+                Kind.WORKER,
+                node.name,
+                f'worker "{consumer}" cannot go on: {text}',
+                "mend the cause; it tries again by itself. The log of the worker says more",
+            )
+    if node.status.paused:
+        yield Problem(
+            Severity.WARN,
+            Kind.WORKER,
+            node.name,
+            "the worker is paused",
+            f"resume --node={node.name}",
+        )
+    elif not node.status.uptodate:
+        yield Problem(
+            Severity.WARN,
+            Kind.WORKER,
+            node.name,
+            "the worker has not seen the latest settings of its node",
+            "see that it runs: worker, or its log",
+        )
+
+
+def _ticker(name: str, queue: QueueHealth) -> Iterator[Problem]:
+    if queue.ticker_paused:
+        yield Problem(
+            Severity.WARN,
+            Kind.TICKER,
+            name,
+            "the ticker of the queue is paused",
+            "set ticker_paused to false",
+        )
+    elif queue.ticker_lag is None:
+        yield Problem(
+            Severity.FAIL,
+            Kind.TICKER,
+            name,
+            "the queue has no tick",
+            "start pgqd for this database",
+        )
+    elif not queue.external_ticker and queue.ticker_lag > queue.idle_period + _TICKER_SLACK:
+        yield Problem(
+            Severity.FAIL,
+            Kind.TICKER,
+            name,
+            f"no tick for {queue.ticker_lag:.0f} s",
+            "start pgqd for this database, or see its log",
+        )
+
+
+def _rotation(name: str, queue: QueueHealth) -> Iterator[Problem]:
+    slow = [
+        consumer
+        for consumer in queue.consumers
+        # names with a dot are watermarks, kept by the workers that are looked at anyway
+        if not consumer.consumer_name.startswith(".") and (consumer.last_seen or 0.0) > _UNSEEN
+    ]
+    for consumer in slow:
+        assert consumer.last_seen is not None
+        yield Problem(
+            Severity.WARN,
+            Kind.ROTATION,
+            name,
+            f'consumer "{consumer.consumer_name}" was not seen for {consumer.last_seen / 3600:.0f} '
+            f"h, {consumer.pending_events or 0} events wait for it",
+            "start it, or unregister it: the queue keeps every event until then",
+        )
+    period = queue.rotation_period
+    if period and queue.since_rotation > period * _ROTATIONS_LATE and not slow:
+        yield Problem(
+            Severity.WARN,
+            Kind.ROTATION,
+            name,
+            f"the queue's tables were not rotated for {queue.since_rotation / 3600:.1f} h",
+            "see that pgqd runs, and who reads slowly (consumers) or keeps a transaction open",
+        )
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
