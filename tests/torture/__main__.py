@@ -1,0 +1,48 @@
+"""`python -m tests.torture`: run the campaign; exit code 1 with the first failure."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from tests.torture.campaign import Campaign
+from tests.torture.faults import FAULTS
+
+RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results" / "torture.jsonl"
+
+
+def main() -> int:
+    """Parse, run, count."""
+    parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
+    parser.add_argument("--cycles", type=int, default=10**9, help="end after so many recoveries")
+    parser.add_argument("--minutes", type=float, default=None, help="end after so many minutes")
+    parser.add_argument("--seed", type=int, default=None, help="repeats draws and moments")
+    parser.add_argument("--only", default="", help="faults whose name contains this")
+    parser.add_argument("--cheap", action="store_true", help="no fault that starts Spark again")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="JSON lines are added here")
+    parser.add_argument("--list", action="store_true", help="name the faults and end")
+    args = parser.parse_args()
+    if args.list:
+        print("\n".join(sorted(FAULTS)))
+        return 0
+    seed = args.seed if args.seed is not None else int(time.time()) % 1_000_000
+    print(f"seed {seed}", flush=True)
+    began = time.monotonic()
+    try:
+        with Campaign(seed, args.results, args.only, args.cheap) as campaign:
+            print(f"ready after {time.monotonic() - began:.1f} s: {campaign.rig.base}", flush=True)
+            campaign.run(args.cycles, args.minutes)
+    except KeyboardInterrupt:
+        pass
+    except Exception as error:
+        print(f"FAILED with seed {seed}: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    outcomes = ", ".join(f"{n} {what}" for what, n in sorted(campaign.outcomes.items()))
+    print(f"{outcomes}, 0 differences in {time.monotonic() - began:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

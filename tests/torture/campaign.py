@@ -1,0 +1,181 @@
+"""Cycle after cycle: draw a fault, break, wait for the recovery, look at everything, record it.
+
+A failure ends the campaign and leaves all evidence in place: logs, data directories, the draw.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tests.torture.poison  # noqa: F401  (registers its faults, as steps does)
+from tests.torture import checks
+from tests.torture.faults import FAULTS, Cycle, NotReached, Skipped
+from tests.torture.load import Load
+from tests.torture.rig import Rig
+from tests.torture.steps import is_dear
+
+#: The worker must be back and at a tick of now within this many seconds after a fault.
+RECOVERY = 400.0
+
+
+@dataclass
+class Campaign:
+    """`seed` decides the draws, the moments and the load; the machine decides the rest."""
+
+    seed: int
+    results: Path | None = None
+    only: str = ""
+    cheap: bool = False
+    say: bool = True
+    outcomes: Counter[str] = field(default_factory=Counter)
+    _tried: Counter[str] = field(default_factory=Counter)
+    _offsets: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+        self.rig = Rig()
+        self.commit = _commit()
+
+    def __enter__(self) -> Campaign:
+        self.rig.start()
+        self.load = Load(lambda: self.rig.connect("root"), self.seed).start()
+        self.baseline = checks.Baseline(self.rig)
+        return self
+
+    def __exit__(self, kind: object, *exc: object) -> None:
+        self.load.stop()
+        keep = kind is not None and not issubclass(kind, KeyboardInterrupt)  # type: ignore[arg-type]
+        self.rig.close(keep=keep)
+        if keep:
+            self._say(f"evidence: {self.rig.base}")
+
+    # -- cycles ---------------------------------------------------------------------------------
+
+    def run(self, cycles: int, minutes: float | None = None) -> None:
+        """Until so many cycles count, or the time is over."""
+        end = time.monotonic() + minutes * 60 if minutes else None
+        while self.outcomes["recovered"] < cycles and (end is None or time.monotonic() < end):
+            self.cycle(self.draw())
+
+    def draw(self) -> str:
+        """A fault by its weight; what was tried often comes up less."""
+        names = [n for n in FAULTS if self.only in n and not (self.is_cheap and is_dear(n))]
+        if not names:
+            raise SystemExit(f'no fault is called "{self.only}"')
+        weights = [FAULTS[n][0] / (1 + self._tried[n]) for n in names]
+        return self.rng.choices(names, weights)[0]
+
+    @property
+    def is_cheap(self) -> bool:
+        """Leave out what starts Spark; can be switched by files named `cheap` and `dear`."""
+        if (self.rig.base / "dear").exists():
+            return False
+        return self.cheap or (self.rig.base / "cheap").exists()
+
+    def cycle(self, name: str) -> dict[str, Any]:
+        """One fault from beginning to end; raises where a check fails."""
+        self._tried[name] += 1
+        number = sum(self.outcomes.values()) + 1
+        c = Cycle(self.rig, self.load, random.Random(f"{self.seed} {number} {name}"))
+        c.cheap = self.is_cheap
+        record: dict[str, Any] = {"seed": self.seed, "cycle": number, "fault": name}
+        began = time.monotonic()
+        try:
+            self.load.resume()
+            outcome = self._break(c, name, record)
+            recovery = self._recover(c)
+            record |= self._look(c)
+        except BaseException as error:
+            record |= {"outcome": "FAILED", "error": repr(error)[:2000], "note": c.note}
+            self._write(record)
+            self._keep_evidence(error)
+            raise
+        record |= {
+            "outcome": outcome,
+            "recovery": round(recovery, 2),
+            "seconds": round(time.monotonic() - began, 2),
+            "note": c.note,
+            "machine": round(os.getloadavg()[0], 1),
+            "commit": self.commit,
+        }
+        self.outcomes[outcome] += 1
+        self._write(record)
+        self._say(
+            f"{number:4d} {outcome:10s} {record['recovery']:6.1f} s of {record['seconds']:6.1f} s  "
+            f"{name}  {json.dumps(c.note)}"
+        )
+        return record
+
+    def _break(self, c: Cycle, name: str, record: dict[str, Any]) -> str:
+        try:
+            FAULTS[name][1](c)
+        except NotReached as error:
+            record["reason"] = str(error)
+            return "not reached"
+        except Skipped as error:
+            record["reason"] = str(error)
+            return "skipped"
+        finally:
+            self.rig.disarm()
+        return "recovered"
+
+    def _recover(self, c: Cycle) -> float:
+        """Writers rest; the leaf must come to a tick of now, and copies to their end."""
+        began = time.monotonic()
+        self.load.pause()
+        rig = self.rig
+        rig.wait(lambda: rig.servers["root"].running and rig.last_tick(), "the root", 180.0)
+        c.note["tick"] = rig.forced_tick(RECOVERY)
+        rig.wait(lambda: rig.position() >= c.note["tick"], "the leaf to come back", RECOVERY)
+        rig.wait(lambda: rig.unfinished_tables() == 0, "copies to end", RECOVERY)
+        return time.monotonic() - began
+
+    def _look(self, c: Cycle) -> dict[str, Any]:
+        rows = checks.contents(self.rig)
+        checks.positions(self.rig)
+        checks.sequences(self.rig)
+        self.baseline.leftovers(self.rig)
+        checks.status(self.rig, c.note["tick"])
+        return {"rows": rows, "transactions": self.load.transactions}
+
+    # -- telling --------------------------------------------------------------------------------
+
+    def _write(self, record: dict[str, Any]) -> None:
+        if self.results is not None:
+            self.results.parent.mkdir(parents=True, exist_ok=True)
+            with self.results.open("a") as out:
+                out.write(json.dumps(record) + "\n")
+
+    def _keep_evidence(self, error: BaseException) -> None:
+        (self.rig.base / "failure.txt").write_text("".join(traceback.format_exception(error)))
+        for process in self.rig.processes.values():
+            process.held.set()
+        for name in self.rig.servers:
+            log = self.rig.servers[name].logfile
+            if log.exists():
+                shutil.copy(log, self.rig.base / "log" / f"postgres.{name}.log")
+
+    def _say(self, text: str) -> None:
+        if self.say:
+            print(text, flush=True)
+
+
+def _commit() -> str:
+    here = Path(__file__).resolve().parents[2]
+    if (here / "COMMIT").exists():  # a copy of the tree, made for a run
+        return (here / "COMMIT").read_text().strip()
+    done = subprocess.run(
+        ["git", "-C", str(here), "rev-parse", "--short", "HEAD"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.stdout.strip()

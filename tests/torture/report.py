@@ -1,0 +1,202 @@
+"""`python -m tests.torture.report`: docs/reliability.md from the records of all campaigns.
+
+Cycles that did not come to their step are counted apart and prove nothing; failures are shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "bench" / "results" / "torture.jsonl"
+PAGE = ROOT / "docs" / "reliability.md"
+FINDINGS = Path(__file__).with_name("findings.md")
+#: "seed/cycle" of a stop -> what it turned out to be, written by whoever looked at the evidence.
+VERDICTS = Path(__file__).with_name("verdicts.json")
+Record = dict[str, Any]
+
+_HEAD = """\
+# Reliability
+
+<!-- made by python -m tests.torture.report: do not edit -->
+
+`make torture` breaks a running pair of nodes under load, again and again, and looks after every
+break whether anything was lost, doubled or left behind. This page is made from its records
+(`bench/results/torture.jsonl`).
+
+**{recovered} crash-recover cycles, {differences} differences.** {seeds} runs, {transactions}
+transactions of load, medians and maxima of the time until the leaf was at a tick of now again.
+The machine (2 cores) was shared with other builds: load average {load_low} to {load_high}, median
+{load_mid}, so times are upper bounds.
+
+## The laboratory
+
+Root on PostgreSQL 16, leaf on PostgreSQL 18, a TCP proxy between the worker and each of them, the
+ticker with maintenance every second and tables rotated every 2 seconds, worker processes that are
+started again when they are dead, as systemd would. Load: inserts, updates, key updates, deletes,
+swaps of unique values, savepoints and rollbacks, transactions of up to 1,500 rows, TRUNCATE,
+cascading foreign keys, sequences, values of 30 types, TOAST; eleven tables, one of them filtered
+and under another name on the leaf.
+
+A cycle draws a fault and breaks things at a random moment, or when a process comes to a named step
+(`vedur/failpoint.py`; only code of the tests can arm one). "Another fault" means that the process
+is held at the step while something else breaks: a server crashes, the network is cut, backends
+are terminated, Java is killed. After the fault nobody helps. Then writers rest, and this must hold:
+
+- the leaf comes to a tick written after the fault, every copy to its end;
+- all rows are equal (md5 over all rows of each table, taken on both servers by the campaign's own
+  statements), and columns, indexes and foreign keys too;
+- the provider knows the leaf's position, sequences are not behind;
+- no staging table, slice, consumer, hold, connection, old snapshot, prepared transaction,
+  advisory lock, process or temporary file is left;
+- `status` says that all is well; and while a node was away, a worker dead or a disk full, it had
+  said so.
+"""
+
+
+def load(paths: Iterable[Path]) -> list[Record]:
+    """All records."""
+    found = []
+    for path in paths:
+        found += [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+    for r in found:
+        if r["outcome"] == "recovered" and r["note"].get("signals") == 0:
+            r |= {"outcome": "not reached", "reason": "no statement was running"}
+    return found
+
+
+def page(records: list[Record]) -> str:
+    """The whole page."""
+    good = [r for r in records if r["outcome"] == "recovered"]
+    bad = [r for r in records if r["outcome"] == "FAILED"]
+    loads = sorted(r["machine"] for r in good) or [0.0]
+    runs: dict[int, int] = defaultdict(int)
+    for r in good:
+        runs[r["seed"]] = max(runs[r["seed"]], r["transactions"])
+    text = _HEAD.format(
+        recovered=f"{len(good):,}",
+        differences=sum("root has" in r["error"] and not _verdict(r).get("mistake") for r in bad),
+        seeds=len(runs),
+        transactions=f"{sum(runs.values()):,}",
+        load_low=loads[0],
+        load_high=loads[-1],
+        load_mid=f"{statistics.median(loads):.1f}",
+    )
+    moments = [r for r in records if " at " not in r["fault"]]
+    steps = [r for r in records if " at " in r["fault"]]
+    text += "\n## Faults at random moments\n\n" + _table(moments, "fault")
+    text += "\n## Faults at named steps\n\n" + _table(steps, "what happened, and at which step")
+    text += "\n## What broke while a process was held at a step\n\n" + _meanwhile(good)
+    text += _not_reached(records) + _untried(good) + _stops(bad)
+    text += "\n" + FINDINGS.read_text("utf-8")
+    seeds = ", ".join(f"{seed} ({_count(good, seed)})" for seed in sorted(runs))
+    text += f"\n## Seeds\n\nSeed (cycles that recovered): {seeds}.\n"
+    text += "Draws and moments repeat with `--seed`; what the machine does meanwhile does not.\n"
+    return text
+
+
+def _count(records: list[Record], seed: int) -> int:
+    return sum(r["seed"] == seed for r in records)
+
+
+def _table(records: list[Record], title: str) -> str:
+    groups: dict[str, list[Record]] = defaultdict(list)
+    for r in records:
+        groups[r["fault"]].append(r)
+    lines = [f"| {title} | tried | recovered | median s | max s |", "|---|--:|--:|--:|--:|"]
+    for name in sorted(groups, key=_order):
+        tried = [r for r in groups[name] if r["outcome"] in ("recovered", "FAILED")]
+        good = [r["recovery"] for r in tried if r["outcome"] == "recovered"]
+        if not tried:
+            continue
+        times = f"{statistics.median(good):.1f} | {max(good):.1f}" if good else "– | –"
+        lines.append(f"| {name} | {len(tried)} | {len(good)} | {times} |")
+    return "\n".join(lines) + "\n"
+
+
+def _order(name: str) -> tuple[str, str]:
+    what, _, step = name.partition(" at ")
+    return (step, what)
+
+
+def _meanwhile(good: list[Record]) -> str:
+    groups: dict[str, list[float]] = defaultdict(list)
+    for r in good:
+        if "meanwhile" in r["note"]:
+            groups[r["note"]["meanwhile"]].append(r["recovery"])
+    lines = ["| what | times | median s | max s |", "|---|--:|--:|--:|"]
+    for name, times in sorted(groups.items()):
+        middle = statistics.median(times)
+        lines.append(f"| {name} | {len(times)} | {middle:.1f} | {max(times):.1f} |")
+    return "\n".join(lines) + "\n"
+
+
+def _not_reached(records: list[Record]) -> str:
+    missed: dict[str, list[str]] = defaultdict(list)
+    for r in records:
+        if r["outcome"] in ("not reached", "skipped"):
+            missed[r["outcome"]].append(r.get("reason", ""))
+    if not missed:
+        return ""
+    text = "\nNot counted: "
+    text += "; ".join(
+        f"{len(reasons)} cycles whose step did not come in time"
+        if what == "not reached"
+        else f"{len(reasons)} skipped ({', '.join(sorted(set(reasons)))})"
+        for what, reasons in sorted(missed.items())
+    )
+    return text + " (their cycles were checked like all others).\n"
+
+
+def _untried(good: list[Record]) -> str:
+    """What the campaign can do and has no record of: nobody should take it for tested."""
+    from tests.torture.campaign import FAULTS
+
+    left = sorted(FAULTS.keys() - {r["fault"] for r in good}, key=_order)
+    if not left:
+        return ""
+    text = f"\n## Not tried yet\n\n{len(left)} of {len(FAULTS)} faults have no record:\n"
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in left:
+        what, _, step = name.partition(" at ")
+        groups[step or "at random moments"].append(what)
+    return text + "\n" + "\n".join(f"- {s}: {', '.join(w)}" for s, w in groups.items()) + "\n"
+
+
+def _verdict(r: Record) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(VERDICTS.read_text()).get(f"{r['seed']}/{r['cycle']}", {})
+    return found
+
+
+def _stops(bad: list[Record]) -> str:
+    """Every time the campaign stopped, in its own words."""
+    if not bad:
+        return ""
+    lines = ["", "## Where the campaign stopped", ""]
+    lines += ["A stop keeps the evidence; after it somebody looked, and this is what it was.", ""]
+    for r in bad:
+        words = str(r["error"]).splitlines()[0][:200].replace("|", "/")
+        found = _verdict(r)
+        whose = "The campaign's own mistake" if found.get("mistake") else "The product"
+        what = f"{whose}: {found['text']}." if found else "Not looked into yet."
+        lines.append(f"- Seed {r['seed']}, cycle {r['cycle']}, {r['fault']}: `{words}` {what}")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Write the page."""
+    parser = argparse.ArgumentParser(prog="python -m tests.torture.report", description=__doc__)
+    parser.add_argument("results", nargs="*", type=Path, default=[RESULTS])
+    parser.add_argument("--page", type=Path, default=PAGE)
+    args = parser.parse_args()
+    args.page.write_text(page(load(args.results)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,316 @@
+"""Faults at named steps: every failpoint of the product, with each of several things done there.
+
+`kill` ends the process there, `error` lets the step fail, and while a process is held there,
+something else can break: a server, the network, Java, its backends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+from tests.torture import checks
+from tests.torture.commands import Done
+from tests.torture.faults import FAULTS, Cycle, NotReached, Run, crash, our_backends
+from tests.torture.processes import java_of
+from tests.torture.rig import LEAF, ROOT
+from tests.torture.schema import NAMES, OWNER, PART_CONDITIONS
+from vedur.failpoint import POINTS
+
+#: What the page calls them.
+TITLES = {"kill": "kill -9", "error": "error", "hold": "another fault"}
+#: How long a step may take to come round under load.
+REACH = 90.0
+#: work -> (process that does it, share of the draw); commands that start Spark are dear
+_WORKS = {
+    "batch": ("worker", 60),
+    "ahead": ("worker", 12),
+    "copy": ("worker", 70),
+    "script": ("worker", 10),
+    "ticker": ("ticker", 8),
+    "root": ("root", 6),
+    "moment": ("command", 6),
+    "compare": ("command", 1),
+    "repair": ("command", 4),
+    "execute": ("command", 16),
+    "filter": ("command", 3),
+}
+
+
+#: Works of the worker that use Spark.
+_SPARK = ("batch", "ahead", "copy")
+_DEAR = re.compile(
+    "worker: kill|Java: kill"
+    "|kill -9 at (batch|ahead|copy|script|quarantine)"
+    r"| at (moment|compare|repair|filter|quarantine\.(applied|released))"
+)
+
+
+def is_dear(name: str) -> bool:
+    """Does the fault make somebody start Spark? That takes minutes on a busy machine."""
+    return bool(_DEAR.search(name)) and not name.startswith("root's")
+
+
+def _cut(name: str) -> Run:
+    def run(c: Cycle) -> None:
+        c.rig.proxies[name].cut()
+        time.sleep(c.rng.uniform(0.0, 1.0))
+        c.rig.proxies[name].restore()
+
+    return run
+
+
+def _terminate(name: str) -> Run:
+    def run(c: Cycle) -> None:
+        for pid in our_backends(c.rig, name):
+            c.rig.query(name, "select pg_terminate_backend(%s)", [pid])
+
+    return run
+
+
+def _crash(name: str) -> Run:
+    return lambda c: crash(c, name, "immediate", 0.0)
+
+
+def _java(c: Cycle) -> None:
+    java = java_of(c.rig.worker.pid)
+    if java is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(java, signal.SIGKILL)
+
+
+def _nothing(c: Cycle) -> None:
+    time.sleep(c.rng.uniform(0.2, 1.5))
+
+
+#: What may happen while a process is held at a step.
+MEANWHILE: dict[str, Run] = {
+    "leaf's server crashes": _crash(LEAF),
+    "root's server crashes": _crash(ROOT),
+    "network to the leaf cut": _cut(LEAF),
+    "network to the root cut": _cut(ROOT),
+    "leaf's backends terminated": _terminate(LEAF),
+    "root's backends terminated": _terminate(ROOT),
+    "Java killed": _java,
+    "it waits": _nothing,
+}
+
+
+# -- what brings a process to the step -----------------------------------------------------------
+
+
+def _burst(c: Cycle) -> None:
+    """Many changes in many ticks, so that there is something ahead."""
+    for _ in range(8):
+        c.rig.query(ROOT, "update t.big set v = v + 1")
+        time.sleep(0.12)
+
+
+def _copy(c: Cycle) -> None:
+    names = [f"{OWNER}.{t}" for t in c.rng.sample([*NAMES, "part"], c.rng.choice((1, 1, 2, 4)))]
+    if c.rng.random() < 0.4:
+        c.note["by"] = f"remove-table, add-table {' '.join(names)}"
+        c.rig.ok(LEAF, "remove-table", *names)
+        if f"{OWNER}.part" in names:
+            names.remove(f"{OWNER}.part")
+            c.rig.add_part()
+        if names:
+            c.rig.ok(LEAF, "add-table", *names)
+    else:
+        c.note["by"] = f"resync {' '.join(names)}"
+        c.rig.ok(LEAF, "resync", *names)
+
+
+def _script_file(c: Cycle) -> str:
+    """A script that adds a column, or drops the one that is there."""
+    found = c.rig.query(
+        ROOT, "select attname from pg_attribute where attrelid = 't.ddl'::regclass"
+        " and attnum > 0 and not attisdropped and attname like 'c%'",
+    )  # fmt: skip
+    number = time.time_ns() // 1_000_000
+    change = (
+        f"drop column {found[0][0]}" if found else f"add column c{number % 10**6} int default 7"
+    )
+    path = c.rig.base / f"script_{number}.sql"
+    path.write_text(f"alter table t.ddl {change};\nupdate t.ddl set note = 'script';\n")
+    return str(path)
+
+
+def _script(c: Cycle) -> None:
+    c.rig.ok(ROOT, "execute", _script_file(c))
+
+
+_BRING: dict[str, Run] = {"ahead": _burst, "copy": _copy, "script": _script}
+
+
+# -- faults at steps of daemons ------------------------------------------------------------------
+
+
+def _at_step(work: str, what: str, action: str) -> Run:
+    process = _WORKS[work][0]
+    point = f"{work}.{what}"
+
+    def run(c: Cycle) -> None:
+        other = choose(c, work) if action == "hold" else None
+        most = {"batch": 4, "ticker": 12, "copy": 0}
+        c.rig.arm(process, point, action, c.rng.randint(0, most.get(work, 0)))
+        _BRING.get(work, lambda c: None)(c)
+        if not c.rig.fired(process, REACH):
+            raise NotReached(point)
+        meanwhile(c, process, other)
+
+    return run
+
+
+def choose(c: Cycle, work: str) -> str:
+    """What else breaks while a process is held."""
+    names = [n for n in MEANWHILE if n != "Java killed" or (work in _SPARK and not c.cheap)]
+    name = c.rng.choices(names, [1 if n == "Java killed" else 6 for n in names])[0]
+    c.note["meanwhile"] = name
+    return name
+
+
+def meanwhile(c: Cycle, process: str, name: str | None) -> None:
+    """Break it, then let the process go on."""
+    if name is None:
+        return
+    try:
+        MEANWHILE[name](c)
+    finally:
+        c.rig.release(process)
+
+
+# -- faults at steps of commands -----------------------------------------------------------------
+
+
+def with_command(
+    c: Cycle, point: str, action: str, command: Callable[[str], Done]
+) -> tuple[Done, bool]:
+    """Run a command in the background, and break something when it comes to the point."""
+    other = choose(c, "command") if action == "hold" else None
+    c.rig.arm("command", point, action)
+    done: list[Done] = []
+    thread = threading.Thread(target=lambda: done.append(command(str(c.rig.control("command")))))
+    thread.start()
+    deadline = time.monotonic() + 300
+    reached = False
+    while not reached and thread.is_alive() and time.monotonic() < deadline:
+        reached = c.rig.fired("command", 0.2) if thread.is_alive() else False
+        if not reached and thread.is_alive():
+            c.rig.arm("command", point, action)
+    reached = reached or c.rig.fired("command", 0.05)
+    if reached:
+        meanwhile(c, "command", other)
+    thread.join()
+    c.rig.disarm()
+    if not reached:
+        raise NotReached(f"{point}: {done[0].err.strip()[-300:]}")
+    result = done[0]
+    c.note["exit"] = result.code
+    if action == "kill" and result.code != -9:
+        raise checks.Failed(f"{point}: killed, but it ended with {result.code}: {result.err}")
+    if action == "error" and result.code == 0:
+        raise checks.Failed(f"{point}: failed, but it ended with 0: {result.err}")
+    return result, reached
+
+
+def _compare(point: str, action: str) -> Run:
+    def run(c: Cycle) -> None:
+        table = f"{OWNER}.{c.rng.choice([*NAMES, 'part'])}"
+        done, _ = with_command(
+            c, point, action,
+            lambda control: c.rig.command(LEAF, "compare", table, control=control),
+        )  # fmt: skip
+        if "do not match" in done.err:
+            raise checks.Failed(f"compare sees a difference that is none: {done.err}")
+        if done.code == 0 and action == "hold" and "srcdb" not in done.err:
+            raise checks.Failed(f"compare has not compared: {done.err}")
+
+    return run
+
+
+def _repair(point: str, action: str) -> Run:
+    def run(c: Cycle) -> None:
+        c.load.pause()
+        c.rig.wait(lambda: c.rig.position() >= c.rig.last_tick(), "the leaf before damage", 300)
+        c.rig.query(
+            LEAF,
+            "set session_replication_role = replica;"
+            "delete from t.acct where id % 7 = 0;"
+            "update t.acct set note = 'damage' where id % 5 = 0;"
+            "insert into t.acct select g, null, 0, 'extra' from generate_series(5000, 5020) g",
+        )
+        c.load.resume()
+        with_command(
+            c, point, action,
+            lambda control: c.rig.command(LEAF, "repair", "--apply", "t.acct", control=control),
+        )  # fmt: skip
+        again = c.rig.command(LEAF, "repair", "--apply", "t.acct", timeout=400)
+        if again.code != 0:
+            raise checks.Failed(f"repair after {point}: {again.code}: {again.err}")
+
+    return run
+
+
+def _execute(point: str, action: str) -> Run:
+    def run(c: Cycle) -> None:
+        path = _script_file(c)
+        with_command(
+            c, point, action, lambda control: c.rig.command(ROOT, "execute", path, control=control)
+        )
+        applied = "select count(*) from londiste.applied_execute where execute_file = %s"
+        name = path.rpartition("/")[2]
+        before = c.rig.value(ROOT, applied, [name])
+        again = c.rig.command(ROOT, "execute", path)
+        if again.code != 0:
+            raise checks.Failed(f"execute after {point}: {again.code}: {again.err}")
+        if point == "execute.committed" and before != 1:
+            raise checks.Failed(f"{name} is not there after its commit")
+        if point != "execute.committed" and action != "hold" and before != 0:
+            raise checks.Failed(f"{name} is there without its commit")
+        c.rig.wait(lambda: c.rig.value(LEAF, applied, [name]) == 1, f"{name} on the leaf", 300)
+
+    return run
+
+
+def _filter(point: str, action: str) -> Run:
+    def run(c: Cycle) -> None:
+        old = c.rig.part_condition()
+        new = next(x for x in PART_CONDITIONS if x != old)
+        with_command(
+            c, point, action,
+            lambda control: c.rig.command(
+                LEAF, "change-filter", f"{OWNER}.part", f"--where={new}", control=control
+            ),
+        )  # fmt: skip
+        now = c.rig.part_condition()
+        if action != "hold" and now != (new if point == "filter.committed" else old):
+            raise checks.Failed(f"{point}: the condition is {now}")
+
+    return run
+
+
+def register() -> None:
+    """Put all of them into the draw."""
+    makers: dict[str, Callable[[str, str], Run]] = {
+        "moment": _compare, "compare": _compare, "repair": _repair, "execute": _execute,
+        "filter": _filter,
+    }  # fmt: skip
+    for work, whats in POINTS.items():
+        if work not in _WORKS:
+            continue  # tests/torture/poison.py
+        share = _WORKS[work][1] / (len(whats) * 4)
+        for what in whats:
+            for action, part in (("kill", 0.3), ("error", 1.5), ("hold", 2.0)):
+                maker = makers.get(work)
+                point = f"{work}.{what}"
+                run = maker(point, action) if maker else _at_step(work, what, action)
+                FAULTS[f"{TITLES[action]} at {point}"] = (share * part, run)
+
+
+register()

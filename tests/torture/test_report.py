@@ -1,0 +1,43 @@
+"""The page that the campaign makes of its records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.torture.report import page
+
+
+def record(fault: str, outcome: str = "recovered", seed: int = 1, **more: Any) -> dict[str, Any]:
+    base = {"seed": seed, "cycle": 1, "fault": fault, "outcome": outcome, "note": {}}
+    numbers = {"recovery": 2.0, "seconds": 4.0, "machine": 3.0, "transactions": 10}
+    return base | numbers | more
+
+
+def test_cycles_are_counted_by_fault_with_median_and_maximum() -> None:
+    records = [record("ticker: kill -9", recovery=t) for t in (1.0, 2.0, 9.0)]
+    assert "| ticker: kill -9 | 3 | 3 | 2.0 | 9.0 |" in page(records)
+    assert "**3 crash-recover cycles, 0 differences.**" in page(records)
+
+
+def test_failures_are_not_hidden() -> None:
+    bad = record("error at batch.merged", "FAILED", error="Failed: t.acct: (1, a), root has (2, b)")
+    other = record("ticker: kill -9", "FAILED", error="Failed: files left: [x]")
+    text = page([bad, other, record("error at batch.merged")])
+    assert "**1 crash-recover cycles, 1 differences.**" in text
+    assert "ticker: kill -9: `Failed: files left: [x]` Not looked into yet." in text
+    assert "| error at batch.merged | 2 | 1 | 2.0 | 2.0 |" in text
+
+
+def test_steps_that_were_not_reached_count_for_nothing() -> None:
+    text = page([record("error at ahead.taken", "not reached"), record("ticker: kill -9", seed=2)])
+    assert "**1 crash-recover cycles" in text
+    assert "| error at ahead.taken" not in text
+    assert "- ahead.taken: another fault, error, kill -9" in text
+    assert "1 cycles whose step did not come in time" in text
+    assert "2 (1)" in text
+
+
+def test_what_broke_while_a_step_was_held_has_its_own_table() -> None:
+    held = {"meanwhile": "leaf's server crashes"}
+    text = page([record("another fault at batch.merged", note=held)])
+    assert "| leaf's server crashes | 1 | 2.0 | 2.0 |" in text

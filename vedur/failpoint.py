@@ -1,0 +1,72 @@
+"""Named places where a test may stop, delay or end the process.
+
+`reach(name)` does nothing unless a hook is set, and only code can set one: no ini file, no
+environment and no command line of the product leads here, so what is installed cannot be made to
+fail. The campaign in tests/torture sets a hook before it calls the ordinary commands.
+
+A name is `<work>.<what has just been done>`. All are listed here, each is used in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+#: work -> what has just been done when the place is reached
+POINTS: dict[str, tuple[str, ...]] = {
+    # worker/batch.py: one batch of a leaf
+    "batch": ("taken", "staged", "merged", "committed", "finished"),
+    # worker/batch.py: the range behind it, staged meanwhile
+    "ahead": ("begun", "taken"),
+    # worker/copying_context.py: a step of a first copy begins (worker/copying_steps.py)
+    "copy": (
+        "register",
+        "snapshot",
+        "in_copy",
+        "strip",
+        "truncate",
+        "load",
+        "rebuild",
+        "catch_up",
+        "hand_over",
+        "foreign_keys",
+        # worker/copying_table.py, worker/copying_catch_up.py: inside the steps
+        "emptied",
+        "loaded",
+        "rebuilt",
+        "merged",
+        "replayed",
+        "ok",
+    ),
+    # worker/script.py: a script of the set on a leaf
+    "script": ("started", "run", "finished"),
+    # ops/moment.py: both nodes at one moment, for compare and repair
+    "moment": ("begun", "exported", "held", "ticked", "reached", "let_go"),
+    "compare": ("counted",),
+    "repair": ("planned", "fetched", "applied", "committed"),
+    # ops/change_filter.py
+    "filter": ("planned", "staged", "switched", "committed"),
+    "execute": ("started", "run", "finished", "committed"),
+    # ops/skip.py; worker/batch.py puts events aside, ops/quarantine.py brings them back
+    "skip": ("checked", "asked"),
+    "quarantine": ("put_aside", "applied", "released"),
+    "ticker": ("ticked", "operated"),
+    # worker/loop.py on a root
+    "root": ("watermark", "sequences"),
+}
+
+NAMES: frozenset[str] = frozenset(f"{work}.{what}" for work in POINTS for what in POINTS[work])
+
+Hook = Callable[[str], None]
+_hook: Hook | None = None
+
+
+def reach(name: str) -> None:
+    """This place is reached; a hook may not return."""
+    if _hook is not None:
+        _hook(name)
+
+
+def set_hook(hook: Hook | None) -> None:
+    """For tests only: call `hook` with the name of every place that is reached."""
+    global _hook
+    _hook = hook
