@@ -1,0 +1,1 @@
+"""Compare and repair at size and under load, beside Londiste's compare of the same rows."""

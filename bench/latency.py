@@ -1,0 +1,113 @@
+"""How long a change takes to the other side while others are made: commit to visible.
+
+pgbench makes 500 transactions a second with the walk-through's scripts; beside it a probe commits
+a row every 50 ms and looks for it on the other side every 2 ms. `make bench-latency`; the report
+goes to `bench/results/latency.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import threading
+from typing import Any
+
+from bench.field import USERS, Field, load_average, save
+from bench.peers import Londiste, Peer, chosen
+from vedur.clock import SYSTEM
+from vedur.demo.lab import sql_text
+
+PROBE = "insert into user_logout_rec (userid, logout_time, ip) values (0, now(), null) returning id"
+LOOK = "select id from user_logout_rec where userid = 0 and id > %s order by id"
+
+
+def probe(ground: Field, peer: Peer, seconds: float, rate: int) -> list[float]:
+    """Seconds from commit to visible, one for each probe."""
+    host, base = ground.lab.servers["root"], ground.lab.base
+    command = [
+        host.binaries.path("pgbench"), "-n", "-M", "prepared", "-c", "4", "-j", "1",
+        "-R", str(rate), "-T", str(int(seconds) + 2), "-D", f"users={USERS}",
+        "-h", "127.0.0.1", "-p", str(host.port), "-U", "postgres",
+    ]  # fmt: skip
+    for script in ("login.sql", "logout.sql"):
+        path = base / script
+        path.write_text(sql_text(script))
+        command += ["-f", str(path)]
+    load = subprocess.Popen([*command, peer.name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    sent: dict[int, float] = {}
+    stop = threading.Event()
+
+    def send() -> None:
+        with ground.open("root", peer.name) as db:
+            while not stop.wait(0.05):
+                number = int(db.value(PROBE))
+                sent[number] = SYSTEM.monotonic()
+
+    sender = threading.Thread(target=send)
+    with ground.open("leaf", peer.name) as db:
+        db.execute("create index if not exists probes on user_logout_rec (id) where userid = 0")
+        last = int(db.value("select coalesce(max(id), 0) from user_logout_rec where userid = 0"))
+        SYSTEM.sleep(1.0)
+        sender.start()
+        found: dict[int, float] = {}
+        began = SYSTEM.monotonic()
+        while True:
+            now = SYSTEM.monotonic()
+            if now > began + seconds:
+                stop.set()
+            for (number,) in db.query(LOOK, [last]):
+                found[number] = SYSTEM.monotonic()
+                last = number
+            if stop.is_set() and (len(found) >= len(sent) or now > began + seconds + 60):
+                break
+            SYSTEM.sleep(0.002)
+    sender.join()
+    load.communicate()
+    if load.returncode:
+        raise RuntimeError("pgbench failed")
+    return [found[n] - sent[n] for n in sent if n in found]
+
+
+def quantiles(values: list[float]) -> dict[str, float]:
+    """p50, p90, p99 and the largest."""
+    cut = statistics.quantiles(values, n=100)
+    return {"p50": cut[49], "p90": cut[89], "p99": cut[98], "max": max(values)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="bench.latency", description=__doc__)
+    parser.add_argument("--seconds", type=int, default=15)
+    parser.add_argument("--rate", type=int, default=500, help="transactions per second")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--peers", default="native,vedur,londiste")
+    args = parser.parse_args()
+    ground = Field()
+    report: dict[str, Any] = {"rate": args.rate, "rounds": []}
+    peers: list[Peer] = []
+    try:
+        ground.start()
+        peers, report["absent"] = chosen(ground, args.peers)
+        for name, why in report["absent"].items():
+            print(f"{name} does not take part: {why}")
+        for peer in peers:
+            peer.prepare()
+        for number in range(args.rounds):
+            for peer in peers:
+                load = load_average()
+                row = quantiles(probe(ground, peer, args.seconds, args.rate))
+                report["rounds"].append({"peer": peer.name, "load": load, **row})
+                said = " ".join(f"{k} {v:.3f}" for k, v in row.items())
+                print(f"round {number + 1}: {peer.name:10} {said} s (load {load})", flush=True)
+                ground.seen(peer.name, ground.mark(peer.name), 300)
+                ground.verify(peer.name)
+    finally:
+        for peer in peers:
+            if isinstance(peer, Londiste):
+                peer.close()
+        ground.close()
+    print(f"written: {save('latency', report)}")
+
+
+if __name__ == "__main__":
+    main()
