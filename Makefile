@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help dev java check lint types layers test demo bench-capture clean
+.PHONY: help dev java check lint types layers test test-long demo docs bench-capture bench-compare bench-scale bench-apply bench-latency torture clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,14 +37,37 @@ types: $(STAMP)
 layers: $(STAMP)
 	@$(BIN)/lint-imports --no-cache
 
-test: dev check  ## all checks and all tests, on every server version at hand
-	@$(BIN)/pytest -q -n 2 --dist loadfile
+test: dev check  ## all checks and all tests but the long ones, on every server version at hand
+	@$(BIN)/pytest -q -n 2 --dist loadfile -m "not long"
+
+test-long: dev  ## the walk-through, Spark elsewhere, the how-to pages, a short torture: minutes each
+	@$(BIN)/pytest -q -m long
 
 demo: dev  ## see it work on embedded servers
 	@$(BIN)/python -m vedur.demo
 
+docs: $(STAMP)  ## the manual as HTML in build/site; its generated pages first
+	@$(BIN)/python -m vedur.cli.manual
+	@$(BIN)/mkdocs build --strict --clean
+
+bench-compare: dev  ## compare of 5,000,000 rows beside Londiste's, planted differences, five minutes of rounds
+	@$(BIN)/python -m bench.compare --rounds 3 --plant --soak 300
+
 bench-capture: dev  ## cost of capture: none, ours, upstream's C trigger
 	@$(BIN)/python -m bench.capture
+
+torture: dev  ## faults under load: MINUTES=5, SEED=, ONLY=, and hours by MINUTES=600
+	@$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(ONLY),--only "$(ONLY)") && $(BIN)/python -m tests.torture.report
+
+bench-scale: dev  ## does the cost of an event grow with the backlog? memory with a tick?
+	@$(BIN)/python -m bench.scale --giant 3000000
+
+bench-apply: dev  ## catching up and bulk changes, with native logical replication and Londiste
+	@$(BIN)/python -m bench.apply
+
+bench-latency: dev  ## commit to visible at 500 transactions a second, with the same peers
+	@$(BIN)/python -m bench.latency
 
 clean:  ## remove the virtual environment and caches
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

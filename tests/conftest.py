@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 pytest_plugins = [
+    "tests.fixtures.logs",
     "tests.fixtures.pg",
     "tests.fixtures.proxy",
     "tests.fixtures.spark",

@@ -15,6 +15,7 @@ import fcntl
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -270,10 +271,11 @@ class Signals:
         wanted, self._reload = self._reload, False
         return wanted
 
-    def wait(self, seconds: float) -> None:
-        """Let `seconds` pass, less when a signal comes."""
-        self.clock.wait(self.wake, seconds)
+    def wait(self, seconds: float) -> bool:
+        """Let `seconds` pass, less when a signal comes: then True."""
+        woken = self.clock.wait(self.wake, seconds)
         self.wake.clear()
+        return woken
 
     def _on_stop(self, _number: int, _frame: FrameType | None) -> None:
         now = self.clock.monotonic()
@@ -298,6 +300,16 @@ class Signals:
             self.on_exit()
         logging.shutdown()
         os._exit(1)
+
+
+def tell_systemd() -> None:
+    """Say that the start worked, where systemd waits to hear it (units of Type=notify)."""
+    path = os.environ.get("NOTIFY_SOCKET", "")
+    if not path:
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        line.connect("\0" + path[1:] if path.startswith("@") else path)
+        line.send(b"READY=1")
 
 
 def set_title(program: str, *words: str) -> None:

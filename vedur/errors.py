@@ -4,6 +4,7 @@
     ├── UsageError           1   the command line itself is wrong
     ├── ConfigError          2   an ini file cannot be read or holds a bad value
     ├── StateError           3   the nodes are not in the state that the command needs
+    │   ├── StaleStage       3   what was staged no longer fits; the worker stages it again
     │   └── LostPosition     3   the target's tick fits neither end of the batch
     ├── DatabaseError        4   a statement failed
     │   ├── ConnectError     5   a server cannot be reached or refuses the login
@@ -18,13 +19,15 @@ pickles, because errors cross from Spark executors to the driver.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 
 class VedurError(Exception):
     """The command failed."""
 
     exit_code = 1
+    #: What to do about it in general, for the manual; the message says it for the case.
+    remedy: ClassVar[str] = "The message says what to do."
 
     def __init__(self, message: str | None = None, **values: Any) -> None:
         super().__init__(message or self.__doc__ or type(self).__name__)
@@ -42,27 +45,43 @@ def _rebuild(cls: type[VedurError], message: str, values: dict[str, Any]) -> Ved
 class UsageError(VedurError):
     """The command line is wrong, use --help for help."""
 
+    remedy = "`COMMAND --help` shows the arguments of a command with examples."
+
 
 class ConfigError(VedurError):
     """The configuration is wrong."""
 
     exit_code = 2
+    remedy = "Correct the ini file; `--ini` prints a sample with every key."
 
 
 class StateError(VedurError):
     """The node is not in the state that this command needs."""
 
     exit_code = 3
+    remedy = "`status`, `tables` and `node-info` show the states; nothing was changed."
+
+
+class StaleStage(StateError):
+    """What was staged does not fit what is there now: it is staged again."""
+
+    remedy = "None is needed: the worker stages the batch again by itself."
 
 
 class LostPosition(StateError):
     """The position of the target fits neither end of the batch."""
+
+    remedy = (
+        "One of the two databases was restored from a backup, or two workers run for one node. "
+        "Nothing was applied. Find out which, then `resync` the tables, or create the node anew."
+    )
 
 
 class DatabaseError(VedurError):
     """A statement failed."""
 
     exit_code = 4
+    remedy = "The server's own message; its log has the statement. A worker tries again by itself."
 
     @property
     def sqlstate(self) -> str | None:
@@ -74,16 +93,20 @@ class ConnectError(DatabaseError):
     """The server cannot be reached."""
 
     exit_code = 5
+    remedy = "Check address, port, `pg_hba.conf` and password. A worker tries again by itself."
 
 
 class PrivilegeError(DatabaseError):
     """The role lacks a right."""
 
     exit_code = 6
+    remedy = "docs/reference/privileges.md lists what each program needs, as GRANT statements."
 
 
 class RefusedError(VedurError):
     """A function of the contract refused."""
+
+    remedy = "The message is the function's `ret_note`; nothing was changed."
 
     @property
     def code(self) -> int:
@@ -95,3 +118,4 @@ class InternalError(VedurError):
     """BUG: a state that should be impossible was reached."""
 
     exit_code = 12
+    remedy = "Please report it, with the log of the worker or the output of `-v`."

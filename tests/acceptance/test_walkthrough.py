@@ -20,8 +20,10 @@ from vedur import db as vdb
 from vedur.demo.lab import Lab, sql_text
 from vedur.demo.story import KEYS, LEAF, OWNER, PART, PART_OWNER, ROOT, SEQS, TABLES, _content
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
+#: An ini for compare alone, as the walk-through writes it.
+PART_COMPARE = f"{PART}_compare"
 USERS = 200_000
 SECONDS = 6
 LINE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} \d+ ([A-Z]+) (.*)$")
@@ -46,13 +48,26 @@ class Walk:
         self.leaf = lab.servers["leaf"].connstr("digoal_01")
         self.part = lab.servers["leaf"].connstr("digoal_02")
 
-    def load(self, seconds: int = SECONDS) -> list[subprocess.Popen[str]]:
+    def load(
+        self, *more: str, seconds: int = SECONDS, users: int = USERS
+    ) -> list[subprocess.Popen[str]]:
         return [
             self.lab.pgbench(
-                "root", "digoal_01", script, "-T", str(seconds), user=OWNER, users=USERS
+                "root", "digoal_01", script, "-T", str(seconds), *more, user=OWNER, users=users
             )
             for script in ("login.sql", "logout.sql")
         ]
+
+    def load_until_stopped(self) -> list[subprocess.Popen[str]]:
+        """For commands that must meet the load however long they take; not all the machine."""
+        return self.load("-R", "200", seconds=600)
+
+    def stop(self, running: list[subprocess.Popen[str]]) -> None:
+        """It was still running, so what happened meanwhile happened under load."""
+        assert [process.poll() for process in running] == [None] * len(running)
+        for process in running:
+            process.terminate()
+            process.communicate(timeout=60)
 
     def finish(self, running: list[subprocess.Popen[str]]) -> None:
         for process in running:
@@ -78,15 +93,16 @@ class Walk:
 @pytest.fixture(scope="module")
 def walk() -> Iterator[Walk]:
     lab = Lab()
-    lab.server("root", VERSIONS[min(VERSIONS)])
-    lab.server("leaf", VERSIONS[max(VERSIONS)])
-    lab.database("root", "digoal_01", OWNER)
-    lab.database("leaf", "digoal_01", OWNER)
-    for side in ("root", "leaf"):
-        lab.psql(side, "digoal_01", sql_text("schema.sql"), user=OWNER)
-    lab.psql("root", "digoal_01", sql_text("users.sql"), user=OWNER, users=str(USERS))
-    yield Walk(lab)
-    lab.close()
+    try:
+        lab.server("root", VERSIONS[min(VERSIONS)])
+        lab.server("leaf", VERSIONS[max(VERSIONS)])
+        for side in ("root", "leaf"):
+            lab.database(side, "digoal_01", OWNER)
+            lab.psql(side, "digoal_01", sql_text("schema.sql"), user=OWNER)
+        lab.psql("root", "digoal_01", sql_text("users.sql"), user=OWNER, users=str(USERS))
+        yield Walk(lab)
+    finally:
+        lab.close()
 
 
 def test_walkthrough(walk: Walk, tmp_path: Path) -> None:
@@ -151,10 +167,12 @@ def stage1_set_up_and_copy_under_load(walk: Walk) -> None:
 
     keyed = [f"{OWNER}.user_info", f"{OWNER}.user_session"]
     added = [f"INFO Table added: {name}" for name in keyed]
-    load = walk.load()
-    walk.finish(load)  # the log tables still have no key: their rows arrive with the copy
+    load = walk.load_until_stopped()
     assert talk(lab.londiste(ROOT, "add-table", *keyed)) == added
     assert talk(lab.londiste(LEAF, "add-table", *keyed)) == added
+    lab.londiste(LEAF, "wait-sync", timeout=240)
+    # the log tables still have no key: their rows of now arrive with the copy
+    walk.stop(load)
 
     tables = lab.londiste(ROOT, "tables").stdout.splitlines()
     assert tables[:3] == [
@@ -178,7 +196,7 @@ def stage1_set_up_and_copy_under_load(walk: Walk) -> None:
         for table in ("user_login_rec", "user_logout_rec"):
             lab.psql(side, "digoal_01", KEYS.format(table), user=OWNER)
 
-    load = walk.load()
+    load = walk.load_until_stopped()
     added = [f"INFO Table added: {name}" for name in logs]
     assert talk(lab.londiste(ROOT, "add-table", *logs)) == added
     assert talk(lab.londiste(LEAF, "add-table", *logs)) == added
@@ -196,7 +214,7 @@ def stage1_set_up_and_copy_under_load(walk: Walk) -> None:
     assert (reloaded.stdout, reloaded.stderr) == ("", "")
 
     lab.londiste(LEAF, "wait-sync", timeout=240)
-    walk.finish(load)
+    walk.stop(load)
     tables = lab.londiste(LEAF, "tables").stdout.splitlines()
     names = sorted(f"{OWNER}.{t}" for t in TABLES)
     assert [line.split() for line in tables[3:] if line] == [[name, "ok"] for name in names]
@@ -249,6 +267,13 @@ def stage3_subscriber_database_stopped(walk: Walk) -> None:
     lab.servers["leaf"].stop()
     load = walk.load()
     lab.wait(lambda: f"Job {LEAF} crashed: " in lab.log_text(LEAF), "the outage in the log", 60.0)
+    status = lab.londiste(ROOT, "status").stdout
+    assert re.search(rf"^{LEAF} \(dead\)$", status, re.MULTILINE), status
+    assert re.search(rf"^ {{30}}ERR: {LEAF}: .*refused", status, re.MULTILINE), status
+    refused = lab.londiste(LEAF, "status", check=False)
+    assert refused.returncode == 5
+    (line,) = talk(refused)
+    assert line.startswith("ERROR ") and "refused" in line
     walk.finish(load)
     assert "refused" in lab.log_text(LEAF)
     assert "Traceback" not in lab.log_text(LEAF)
@@ -256,6 +281,7 @@ def stage3_subscriber_database_stopped(walk: Walk) -> None:
     walk.caught_up()
     _assert_compare_equal(walk)
     walk.assert_equal()
+    assert "ERR" not in lab.londiste(ROOT, "status").stdout
 
 
 def stage4_truncate(walk: Walk) -> None:
@@ -264,6 +290,9 @@ def stage4_truncate(walk: Walk) -> None:
     found = _assert_compare_equal(walk)
     assert found[f"{OWNER}.user_login_rec"] == ("0 rows, checksum=None",) * 2
     assert found[f"{OWNER}.user_logout_rec"] == ("0 rows, checksum=None",) * 2
+    assert found[f"{OWNER}.user_info"][0].startswith(f"{USERS} rows, checksum=")
+    walk.caught_up()
+    walk.assert_equal()
 
 
 def stage5_all_daemons_stopped(walk: Walk) -> None:
@@ -280,6 +309,22 @@ def stage5_all_daemons_stopped(walk: Walk) -> None:
     walk.caught_up()
     _assert_compare_equal(walk)
     walk.assert_equal()
+
+
+def _compare_part(walk: Walk, ini: str) -> dict[str, tuple[str, str]]:
+    """The second leaf with nothing said about its condition, or as the walk-through's author had
+    to do it: with an ini of its own whose compare_sql has the condition."""
+    lab = walk.lab
+    if ini == PART_COMPARE:
+        text = "select count(1) as cnt, sum(hashtext(t.*::text)) as chksum from only _TABLE_ t"
+        more = {"parallel_copies": "16", "compare_sql": f"{text} where userid<1000"}
+        lab.worker_ini(ini, walk.part, more)
+    found = _compared(lab.londiste(ini, "compare", timeout=240))
+    assert set(found) == {f"{PART_OWNER}.user_info1", f"{PART_OWNER}.user_session1"}
+    for source, target in found.values():
+        assert source == target
+        assert source.startswith("999 rows, checksum=")
+    return found
 
 
 def stage6_second_leaf(walk: Walk) -> None:
@@ -307,12 +352,18 @@ def stage6_second_leaf(walk: Walk) -> None:
     want = [[f"{OWNER}.{t}", "ok", attrs] for t in ("user_info", "user_session")]
     assert [re.split(r"\s{2,}", line.strip()) for line in tables[3:] if line] == want
     walk.assert_part_equal()
-    # the walk-through's author needed a second ini for this
-    found = _compared(lab.londiste(PART, "compare", timeout=240))
-    assert set(found) == {f"{PART_OWNER}.user_info1", f"{PART_OWNER}.user_session1"}
-    for source, target in found.values():
-        assert source == target
-        assert source.startswith("999 rows, checksum=")
+    by_itself, by_ini = _compare_part(walk, PART), _compare_part(walk, PART_COMPARE)
+    assert by_itself == by_ini
+    # half of the changes belong to the part
+    load = walk.load("-R", "200", seconds=600, users=2_000)
+    _compare_part(walk, PART)
+    _compare_part(walk, PART_COMPARE)
+    walk.stop(load)
+    for ini in (LEAF, PART):
+        walk.caught_up(ini)
+    assert _compare_part(walk, PART) == _compare_part(walk, PART_COMPARE)
+    walk.assert_part_equal()
+    walk.assert_equal()
     status = lab.londiste(PART, "status").stdout
     assert re.search(rf"\+--{PART} \(leaf\)\n\s+(\|\s+)?Tables: 2/0/2\n", status)
 

@@ -34,6 +34,8 @@ class Lab:
         )
         self.worker = Worker(self.settings, self._runner)
         self.stop = threading.Event()
+        self.quiet = threading.Event()
+        self.writers: list[threading.Thread] = []
         self.threads: list[threading.Thread] = []
         self.errors: list[BaseException] = []
         self.written = 0
@@ -54,7 +56,7 @@ class Lab:
         self._thread(self.worker.run)
         self._thread(self._ticker)
 
-    def settle(self, limit: float = 90.0) -> None:
+    def settle(self, limit: float = 600.0) -> None:
         """Wait until the worker has what the root has now; its first batch takes a while."""
         first = self.root.value("select max(tick_id) from pgq.tick")
         for _ in range(int(limit / 0.05)):
@@ -65,7 +67,7 @@ class Lab:
             SYSTEM.sleep(0.05)
         raise AssertionError(f"the worker does not catch up: {self.errors}")
 
-    def _thread(self, target: Callable[[], None]) -> None:
+    def _thread(self, target: Callable[[], None]) -> threading.Thread:
         def run() -> None:
             try:
                 target()
@@ -75,6 +77,7 @@ class Lab:
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
         self.threads.append(thread)
+        return thread
 
     def _ticker(self) -> None:
         with connect(self.root.connstr, autocommit=True) as db:
@@ -86,11 +89,17 @@ class Lab:
 
         def run() -> None:
             with connect(self.root.connstr, autocommit=True) as db:
-                while not self.stop.wait(pause):
+                while not self.quiet.is_set() and not self.stop.wait(pause):
                     db.execute(statement)
                     self.written += 1
 
-        self._thread(run)
+        self.writers.append(self._thread(run))
+
+    def stop_writers(self) -> None:
+        """What they have written last is committed."""
+        self.quiet.set()
+        for thread in self.writers:
+            thread.join(30)
 
     def close(self) -> None:
         self.stop.set()

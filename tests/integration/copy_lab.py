@@ -55,6 +55,7 @@ class Lab:
         self.parallel_copies = 1
         self.retry_sleep = 0.2
         self.max_connections = 8
+        self.missing_columns = "warn"
         self.provider = root.connstr
         self._stop = threading.Event()
         self._ticker = threading.Thread(target=self._tick, daemon=True)
@@ -98,6 +99,7 @@ class Lab:
             self.leaf.connstr,
             parallel_copies=self.parallel_copies,
             retry_sleep=self.retry_sleep,
+            missing_columns=self.missing_columns,
             on_step=hook,
         )
         loader = SparkLoader(self.spark, self.max_connections, self.slice_bytes)

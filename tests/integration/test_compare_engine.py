@@ -14,6 +14,7 @@ from vedur.pipeline.compare import (
     Difference,
     Differences,
     Pair,
+    bucket_sums,
     checksum,
     describe,
     differing_keys,
@@ -77,10 +78,12 @@ def fill(two: tuple[vdb.Database, vdb.Database], rows: int) -> None:
 def look(spark: Any, pair: Pair, two: tuple[vdb.Database, vdb.Database]) -> Differences | None:
     with moments(pair, *two) as at:
         left, right = checksum(spark, at)
+        buckets = bucket_sums(spark, at, rows=left.rows)
+        assert (buckets.source, buckets.target) == (left, right)
+        assert (left == right) == (buckets.bad == ())
         if left == right:
             return None
-        keys = differing_keys(spark, at, rows=max(left.rows, right.rows))
-        return describe(spark, at, keys)
+        return describe(spark, at, differing_keys(spark, at, buckets))
 
 
 def test_equal_tables_are_equal_on_different_servers(spark: Any, two: Any) -> None:

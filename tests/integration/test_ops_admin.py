@@ -39,6 +39,7 @@ from vedur.ops.change_provider import change_provider
 from vedur.ops.create_node import create_node, plan_node
 from vedur.ops.drop_node import drop_node
 from vedur.ops.execute import execute
+from vedur.ops.execute_plan import plan_execute
 from vedur.ops.pause import pause, resume
 from vedur.ops.remove_table import remove_table
 from vedur.ops.resync import resync
@@ -623,6 +624,64 @@ def test_execute_honours_its_header(lab: Lab, tmp_path: Path) -> None:
     assert "INFO there.sql: This SQL does not need to run on this node." in lab.lines()
 
 
+def test_execute_dry_run_asks_every_node(lab: Lab, tmp_path: Path) -> None:
+    lab.create_nodes()
+    lab.leaf_db.execute("create schema other; alter table s.a set schema other")
+    lab.leaf_db.execute('alter table other.a rename to "A b"')
+    add_table(lab.root, AddTable(tables=["s.a"]))
+    add_table(lab.root, AddTable(tables=["s.b"]))
+    add_table(lab.leaf, AddTable(tables=["s.a"], dest_table="other.A b"))
+    text = "begin;\nalter table s.a add column c1 int;\ncreate table s.new (id int);\nend;\n"
+    path = script(tmp_path, "add.sql", text)
+    here = "--*-- Local-Table: s.b\nalter table @s.b@ add column c2 int;\n"
+    part = "--*-- Local-Table: s.a, s.b\nalter table @s.b@ add column c3 int;\n"
+    paths = [path, script(tmp_path, "b.sql", here), script(tmp_path, "part.sql", part)]
+    plans = plan_execute(lab.root, paths)
+    assert [(p.node, p.node_type, p.script) for p in plans] == [
+        ("src", "root", "add.sql"),
+        ("src", "root", "b.sql"),
+        ("src", "root", "part.sql"),
+        ("dst", "leaf", "add.sql"),
+        ("dst", "leaf", "b.sql"),
+        ("dst", "leaf", "part.sql"),
+    ]
+    assert plans[0].statements == (
+        "alter table s.a add column c1 int",
+        "create table s.new (id int)",
+    )
+    assert plans[1].statements[0].endswith('alter table "s"."b" add column c2 int')
+    renamed, made = plans[3].statements
+    assert '"A b"' in renamed and "s.a" not in renamed
+    assert made == "create table s.new (id int)"
+    assert (plans[4].note, plans[4].trouble) == (
+        "This SQL does not need to run on this node.",
+        False,
+    )
+    assert (plans[5].note, plans[5].trouble) == ("SQL only partially matches local setup", True)
+    # nothing has run, nothing was written
+    assert lab.root_db.query("select * from londiste.applied_execute") == []
+    assert lab.root_db.value("select to_regclass('s.new')") is None
+    # and what was shown is what the leaf can run
+    lab.leaf_db.execute(renamed)
+    execute(lab.root, [path])
+    applied, *_ = plan_execute(lab.root, [path])
+    assert (applied.note, applied.statements) == ("already applied, skipping", ())
+    with pytest.raises(RefusedError, match=r"^Node is not root node: replika$"):
+        plan_execute(lab.leaf, [path])
+
+
+def test_execute_dry_run_names_nodes_that_cannot_be_asked(lab: Lab, tmp_path: Path) -> None:
+    lab.create_nodes()
+    add_table(lab.root, AddTable(tables=["s.a"]))
+    away = with_params(lab.leaf_db.connstr, port="1", password="secret77")
+    lab.root_db.execute("select pgq_node.register_location('replika', 'away', %s, false)", [away])
+    path = script(tmp_path, "add.sql", "alter table s.a add column c1 int")
+    plans = {p.node: p for p in plan_execute(lab.root, [path])}
+    assert plans["src"].statements and plans["dst"].statements
+    assert plans["away"].trouble and plans["away"].statements == ()
+    assert plans["away"].note and "secret77" not in plans["away"].note
+
+
 def test_check_and_fkeys(lab: Lab) -> None:
     lab.create_nodes()
     lab.add_both("s.a", "s.b")
@@ -659,7 +718,8 @@ def test_plain_roles_are_enough(
     databases = []
     for server in (oldest, newest):
         db = make_db_on(server, "bare", autocommit=True)
-        db.execute(f"create role {role} login")
+        if not db.value("select 1 from pg_roles where rolname = %s", [role]):
+            db.execute(f"create role {role} login")  # both may be the same server
         db.execute(f"alter database {db.value('select current_database()')} owner to {role}")
         owner = vdb.connect(with_params(db.connstr, user=role), autocommit=True)
         owner.execute(TABLES)
@@ -688,4 +748,5 @@ def test_plain_roles_are_enough(
         for admin, owner in databases:
             owner.close()
             admin.execute(f"reassign owned by {role} to current_user; drop owned by {role}")
-            admin.execute(f"drop role {role}")
+        for admin, _ in databases:
+            admin.execute(f"drop role if exists {role}")

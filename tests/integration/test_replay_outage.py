@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.clock import FakeClock
 from tests.fixtures.proxy import Proxy
 from tests.oracle.leaf import Leaf
 from tests.oracle.pair import WORKER
@@ -49,6 +50,33 @@ def test_a_target_that_is_down_is_waited_for(
     target.restore()
     leaf.catch_up()
     assert len(leaf.same("t")) == 50
+
+
+@pytest.mark.parametrize("side", ["target", "provider"])
+def test_work_goes_on_within_a_second_of_the_servers_return(
+    make_leaf: Callable[..., Leaf],
+    make_proxy: Callable[[int], Proxy],
+    side: str,
+) -> None:
+    leaf = make_leaf()
+    target, provider = behind_proxies(leaf, make_proxy)
+    away = target if side == "target" else provider
+    leaf.worker.settings = dataclasses.replace(leaf.settings, exception_sleep=20.0)
+    leaf.pair.table("public.t", "create table t (id int primary key, v int)")
+    leaf.catch_up()
+    leaf.root.execute("insert into t values (1, 1)")
+    leaf.pair.tick()
+    clock = FakeClock()
+    leaf.worker.signals.clock = clock
+    away.cut()
+    while len(clock.waits) < 30:
+        assert leaf.worker._work_safely()
+    before = len(clock.waits)
+    clock.on_wait = away.restore
+    while leaf.worker._work_safely():
+        pass
+    assert leaf.same("t") == ["(1,1)"]
+    assert clock.waits[before:] == [1.0]
 
 
 def test_a_provider_that_is_down_shows_in_status(

@@ -6,11 +6,13 @@ from collections import Counter
 
 import pytest
 
+from tests.fixtures.pg import TestServer
 from vedur.change.table import Replica
 from vedur.db import Database
 from vedur.errors import StateError
-from vedur.pipeline.apply.merge import TableMerge
-from vedur.pipeline.plan import StagedTable
+from vedur.pipeline.apply.merge import NeedsRowByRow, TableMerge
+from vedur.pipeline.plan import Part, StagedTable
+from vedur.pipeline.stage.links import link
 from vedur.pipeline.stage.tables import ensure_stages, load_specs, stage_name
 
 WANTED = [Replica("public.t", "public.t")]
@@ -42,3 +44,73 @@ def test_a_merge_notices_staged_changes_that_are_gone(db: Database) -> None:
     with pytest.raises(StateError, match=r'table "public\.t": 1 of 2 staged changes are there'):
         TableMerge(db, table, 0, [7]).run()
     assert db.value("select count(*) from t") == 0
+
+
+def test_tasks_lift_the_time_limits_of_a_role(pg_server: TestServer) -> None:
+    role = "hasty"
+    pg_server.admin.execute(f"drop role if exists {role}; create role {role} login")
+    pg_server.admin.execute(f"alter role {role} set statement_timeout = '1s'")
+    pg_server.admin.execute(f"alter role {role} set idle_in_transaction_session_timeout = '60s'")
+    pg_server.admin.execute(f"alter role {role} set idle_session_timeout = '60s'")
+    try:
+        with link(pg_server.connstr("postgres", role), "db", keep=False) as db:
+            db.execute("select pg_sleep(1.2)")
+            for name in (
+                "statement_timeout",
+                "idle_in_transaction_session_timeout",
+                "idle_session_timeout",
+            ):
+                assert db.value(f"show {name}") == "0", name
+    finally:
+        pg_server.admin.execute(f"drop role {role}")
+
+
+def _parts(db: Database, *rows: tuple[int, int, int, str, int, str | None]) -> StagedTable:
+    """A table of id and v, and staged rows: slice, first and last event, kind, id, v."""
+    db.autocommit = True
+    db.execute("create table t (id int primary key, v text)")
+    spec = load_specs(db, "q", WANTED)["public.t"]
+    ensure_stages(db, "q", [spec], 0)
+    table = StagedTable(spec, ("id",), {1: ("id", "v")})
+    for number in sorted({r[0] for r in rows}):
+        mine = [r for r in rows if r[0] == number]
+        kinds = Counter((r[3], 1 if r[3] in "IUP" else 0) for r in mine)
+        table.parts.append(Part(number, min(r[1] for r in mine), max(r[2] for r in mine), kinds))
+        table.kinds.update(kinds)
+        table.chunks += 1
+    for at, first, last, kind, key, value in rows:
+        shape = 1 if kind in "IUP" else 0
+        text = f"insert into {stage_name(spec, 0)} values (%s, %s, %s, %s, %s, %s, %s)"
+        db.execute(text, [at, first, last, kind, shape, key, value])
+    return table
+
+
+def test_parts_that_follow_each_other_are_merged_in_order(db: Database) -> None:
+    table = _parts(
+        db,
+        (2, 5, 6, "P", 1, "replaced"),
+        (1, 1, 2, "I", 1, "new"),
+        (1, 3, 3, "I", 2, "stays"),
+        (3, 7, 7, "U", 1, "last"),
+        (3, 8, 8, "D", 2, None),
+        (2, 4, 4, "U", 9, "nobody"),
+    )
+    done = TableMerge(db, table, 0, []).run()
+    assert db.query("select * from t") == [(1, "last")]
+    assert (done.inserted, done.updated, done.deleted, done.missing) == (3, 1, 2, 1)
+
+
+def test_parts_that_overlap_elsewhere_are_still_in_order(db: Database) -> None:
+    table = _parts(
+        db, (1, 1, 1, "I", 1, "a"), (1, 4, 4, "I", 2, "b"), (2, 3, 3, "U", 1, "c"),
+        (2, 6, 6, "U", 2, "d"),
+    )  # fmt: skip
+    assert len(TableMerge(db, table, 0, [])._in_order()) == 2
+    TableMerge(db, table, 0, []).run()
+    assert db.query("select * from t order by 1") == [(1, "c"), (2, "d")]
+
+
+def test_runs_of_a_key_that_interleave_need_row_by_row(db: Database) -> None:
+    table = _parts(db, (1, 1, 4, "U", 1, "a"), (2, 3, 5, "U", 1, "b"))
+    with pytest.raises(NeedsRowByRow):
+        TableMerge(db, table, 0, []).run()

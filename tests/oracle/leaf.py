@@ -9,6 +9,7 @@ import pytest
 
 from tests.fixtures.pg import VERSIONS
 from tests.oracle.pair import QUEUE, WORKER, Pair
+from vedur.change.aside import Policy
 from vedur.config import LondisteSettings
 from vedur.db import Database
 from vedur.pipeline.replay import SparkReplay
@@ -35,7 +36,12 @@ class Leaf:
 
     def _runner(self, provider: str, _state: Any) -> BatchRunner:
         applier = SparkReplay(
-            self.spark, QUEUE, provider, self.settings.db, flush_bytes=self.flush_bytes
+            self.spark,
+            QUEUE,
+            provider,
+            self.settings.db,
+            flush_bytes=self.flush_bytes,
+            missing_columns=self.settings.missing_columns,
         )
         self.appliers.append(applier)
         return BatchRunner(
@@ -45,6 +51,7 @@ class Leaf:
             self.settings.db,
             max_batch_events=self.settings.max_batch_events,
             parallel=self.parallel,
+            on_error=Policy(self.settings.on_error),
         )
 
     def catch_up(self) -> None:

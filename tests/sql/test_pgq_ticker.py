@@ -46,6 +46,8 @@ def age(db: vdb.Database, last: str, gap: str) -> None:
         (5, "1 second", "1 hour", False),  # a few events, young
         (5, "4 seconds", "1 hour", True),  # a few events, older than max_lag
         (501, "0 seconds", "1 hour", True),  # more than max_count (500)
+        (0, "-1 hour", "1 second", True),  # the clock was set back
+        (5, "-1 hour", "1 second", True),
     ],
 )
 def test_when_a_queue_is_due(

@@ -141,3 +141,18 @@ def test_unknown_tables_and_system_events() -> None:
     got = collapse(Event(1, 1, "I:id", "id=1", "s.other"), Event(2, 1, "EXECUTE", "x", "f.sql"))
     assert got.ignored == 1
     assert [e.ev_id for e in got.barriers] == [2]
+
+
+def test_events_that_do_not_name_their_table_where_readers_look_keep_their_order() -> None:
+    """They come apart from those that do, so only the log can put both in order."""
+    spec = TableSpec(
+        "public.t", '"public"."t"', "stage", (Column("id", "integer", canonical=True),),
+        unique_keys=(frozenset(("id",)),),
+    )  # fmt: skip
+    collapser = Collapser({"public.t": spec}, frozenset(), None)
+    kind = '{{"op":"{}","table":["public","t"],"pkey":["id"]}}'
+    collapser.add_row("2", "7", kind.format("DELETE"), '{"id":1}', None)
+    collapser.add_row("3", "7", kind.format("INSERT"), '{"id":1}', "public.t")
+    buffers, logged = collapser.take()
+    assert [(e.ev_id, e.ev_extra1) for e in logged] == [(2, "public.t"), (3, "public.t")]
+    assert not buffers

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,17 +13,6 @@ from vedur.cli.main import main
 from vedur.errors import UsageError
 
 GRAMMAR = Grammar("londiste3", "words", COMMANDS)
-
-
-@pytest.fixture(autouse=True)
-def _quiet_again() -> Iterator[None]:
-    """Commands set up logging for their process; the next test is another process."""
-    level = logging.getLogger("vedur").level
-    yield
-    for handler in list(logging.getLogger().handlers):
-        if getattr(handler, "vedur", False):
-            logging.getLogger().removeHandler(handler)
-    logging.getLogger("vedur").setLevel(level)
 
 
 def parse(*argv: str) -> Call:

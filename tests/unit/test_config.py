@@ -206,8 +206,8 @@ def test_a_lone_per_cent_sign_in_a_password_stays(ini) -> None:
 
 def test_overrides_win_and_are_checked(ini) -> None:
     path = ini("[londiste]\ndb=dbname=a\nqueue_name=q\nloop_delay=1\n")
-    got = load_londiste(path, {"loop_delay": "-1", "pgq_consumer_id": "c"})
-    assert (got.loop_delay, got.consumer_name) == (-1.0, "c")
+    got = load_londiste(path, {"loop_delay": "0", "pgq_consumer_id": "c"})
+    assert (got.loop_delay, got.consumer_name) == (0.0, "c")
     with pytest.raises(ConfigError, match='bad value "soon" for "exception_sleep"'):
         load_londiste(path, {"exception_sleep": "soon"})
 
@@ -290,7 +290,8 @@ def test_files_that_cannot_be_used(ini, text: str, message: str) -> None:
         ("parallel_copies", "0", "a whole number, 1 or more"),
         ("parallel_copies", "many", "a whole number, 1 or more"),
         ("lock_timeout", "0", "a number of seconds greater than 0"),
-        ("loop_delay", "nan", "a number of seconds"),
+        ("loop_delay", "nan", "a number of seconds, 0 or more"),
+        ("loop_delay", "-1", "a number of seconds, 0 or more"),
         ("local_only", "maybe", "true or false"),
         ("event_format", "xml", "one of json, urlenc"),
         ("log_size", "ten", "a number of bytes"),

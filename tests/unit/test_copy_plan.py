@@ -74,14 +74,14 @@ def test_statements_of_a_slice() -> None:
     plan = TableCopy("q", "public.t", T, ("a", 'b"'), "text", "a > 1 -- why")
     out = plan.copy_out(Slice(3, QualifiedName("s", "p1"), 10, 20))
     assert out == (
-        'copy (select "a", "b""" from only "s"."p1" where ctid >= \'(10,0)\'::tid and '
+        'copy (select "a", "b""" from only "s"."p1" as t where ctid >= \'(10,0)\'::tid and '
         "ctid < '(20,0)'::tid and (a > 1 -- why\n)) to stdout (format text)"
     )
     assert plan.copy_in == 'copy "public"."t" ("a", "b""") from stdin (format text)'
     assert pickle.loads(pickle.dumps(plan)) == plan
     tree = replace(plan, condition=None, whole_tree=True)
     assert tree.copy_out(Slice(0, T, 0, None)) == (
-        'copy (select "a", "b""" from "public"."t") to stdout (format text)'
+        'copy (select "a", "b""" from "public"."t" as t) to stdout (format text)'
     )
 
 

@@ -47,6 +47,7 @@ def staged(
         "ignored": 0,
         "barriers": [],
         "faults": [],
+        "missing_columns": {},
         "truncates": {} if truncate is None else {"public.t": truncate},
         "tables": {"public.t": table} if rows or early or late else {},
     }

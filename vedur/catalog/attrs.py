@@ -11,6 +11,8 @@ from urllib.parse import quote_plus, unquote_plus
 COPY_CONDITION = "copy_condition"
 MAX_PARALLEL_COPY = "max_parallel_copy"
 HANDLER = "handler"
+ON_ERROR = "on_error"
+COLUMNS = "columns"
 
 
 def encode_attrs(attrs: Mapping[str, str | None]) -> str | None:
@@ -21,6 +23,15 @@ def encode_attrs(attrs: Mapping[str, str | None]) -> str | None:
         quote_plus(key) if value is None else f"{quote_plus(key)}={quote_plus(value)}"
         for key, value in attrs.items()
     )
+
+
+def same_but_policy(one: str | None, other: str | None) -> bool:
+    """Do two stored texts ask for the same rows and columns?
+
+    What becomes of refused events may change at any time: it changes nothing of what was copied or
+    staged before.
+    """
+    return decode_attrs(one) | {ON_ERROR: None} == decode_attrs(other) | {ON_ERROR: None}
 
 
 def decode_attrs(text: str | None) -> dict[str, str | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vedur.db import Database
-from vedur.errors import PrivilegeError
+from vedur.errors import DatabaseError, PrivilegeError
 from vedur.node.command import Answer, command
 from vedur.sql import query
 
@@ -27,14 +27,29 @@ def refresh_stale_captures(db: Database) -> None:
         db.call("vedur.refresh_stale_captures")
 
 
-def set_session_replication_role(db: Database, role: str) -> None:
-    """Role of the running transaction. Works for a plain role where the SQL was installed by a
-    superuser, or where the one who installed it was given the parameter."""
+def applied_script(db: Database, name: str) -> str | None:
+    """The text that has run here under this name, None if none has."""
+    text = db.value(query("catalog", "applied_script"), [name])
+    return None if text is None else str(text)
+
+
+def set_role(db: Database, role: str) -> None:
+    """Session role until the end of the transaction: replica, local or origin.
+
+    Works for a plain role where the SQL was installed by a superuser, or where the one who
+    installed it was given the parameter. A foreign installation without the function needs the
+    right itself.
+    """
     try:
-        db.call("londiste.set_session_replication_role", role, True)
+        with db.transaction():
+            db.call("londiste.set_session_replication_role", role, True)
     except PrivilegeError as error:
         remedy = _REMEDY_14 if db.server_version < 150000 else _REMEDY
         raise PrivilegeError(f"{error.message}: as superuser {remedy}", **error.values) from error
+    except DatabaseError as error:
+        if error.sqlstate not in ("42883", "3F000"):  # no such function, no such schema
+            raise
+        db.query(query("catalog", "set_role_plain"), [role])
 
 
 #: PostgreSQL 14 has no rights on parameters.

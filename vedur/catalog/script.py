@@ -9,7 +9,7 @@ would end the transaction, or cannot run in one, is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,18 +95,36 @@ def parse_script(text: str) -> Script:
         tree = postgast.parse(parseable)
     except postgast.PgQueryError as error:
         raise UsageError(f"script cannot be parsed: {error}") from None
-    data = text.encode()
-    kept: list[str] = []
-    for raw in tree.stmts:
-        end = raw.stmt_location + raw.stmt_len if raw.stmt_len else len(data)
-        statement = data[raw.stmt_location : end].decode().strip()
-        if _check(raw.stmt, statement):
-            kept.append(statement)
+    kept = [statement for node, statement in _split(tree, text) if _check(node, statement)]
     if len(kept) == len(tree.stmts):
         return Script(text, tuple(kept), attrs)
     header = "".join(f"{line}\n" for line in text.splitlines() if _HEADER.match(line))
     body = "".join(f"{_without_header(statement)};\n" for statement in kept)
     return Script(header + body, tuple(kept), attrs)
+
+
+def without_transaction(script: str) -> tuple[str, ...]:
+    """The statements of a script that has run on the root, without BEGIN, COMMIT and the like.
+
+    Syntax that is newer than the parser stays whole: the server decides.
+    """
+    try:
+        tree = postgast.parse(script)
+    except postgast.PgQueryError:
+        return (script,)
+    return tuple(
+        statement
+        for node, statement in _split(tree, script)
+        if node.WhichOneof("node") != "transaction_stmt"
+    )
+
+
+def _split(tree: Any, text: str) -> Iterator[tuple[Any, str]]:
+    """Each statement's node and its own text."""
+    data = text.encode()  # positions are bytes
+    for raw in tree.stmts:
+        end = raw.stmt_location + raw.stmt_len if raw.stmt_len else len(data)
+        yield raw.stmt, data[raw.stmt_location : end].decode().strip()
 
 
 def _without_header(statement: str) -> str:

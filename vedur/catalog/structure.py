@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vedur.catalog.fkeys import ForeignKey
+from vedur.change.columns import Columns
 from vedur.db import Database
 from vedur.names import QualifiedName
 from vedur.sql import query
@@ -146,10 +147,23 @@ def foreign_keys(db: Database, tables: Sequence[str]) -> list[ForeignKey]:
         ]
 
 
-def differences(provider: Structure, local: Structure) -> list[str]:
-    """What keeps the two from holding the same rows, one sentence each, column by column."""
+def differences(provider: Structure, local: Structure, columns: Columns | None = None) -> list[str]:
+    """What keeps the two from holding the same rows, one sentence each, column by column.
+
+    `columns` is the table's column list, None for all; sentences use the names here.
+    """
     found = []
-    for column in provider.columns:
+    names = {c.name: c.name for c in provider.columns} if columns is None else dict(columns)
+    there = {c.name for c in provider.columns}
+    found += [
+        f'column "{name}" of the column list is missing on provider'
+        for name in names
+        if name not in there
+    ]
+    for theirs in provider.columns:
+        if theirs.name not in names:
+            continue
+        column = replace(theirs, name=names[theirs.name])
         mine = local.column(column.name)
         if mine is None:
             found.append(f'column "{column.name}" ({column.type}) is missing here')
@@ -167,14 +181,17 @@ def differences(provider: Structure, local: Structure) -> list[str]:
                 f"provider, {mine.collation or 'default'} here"
             )
     for mine in local.columns:
-        if provider.column(mine.name) is None:
+        if mine.name not in names.values():
             needs = mine.not_null and mine.default is None and not mine.identity
+            if columns is not None and not needs:
+                continue  # left alone on purpose
             note = ", and it is NOT NULL without a default" if needs else ""
             found.append(f'column "{mine.name}" ({mine.type}) is missing on provider{note}')
-    if provider.key != local.key:
-        found.append(f"primary key is {_key(provider)} on provider, {_key(local)} here")
+    key = tuple(names.get(name, name) for name in provider.key)
+    if key != local.key:
+        found.append(f"primary key is {_key(key)} on provider, {_key(local.key)} here")
     return found
 
 
-def _key(structure: Structure) -> str:
-    return f"({', '.join(structure.key)})" if structure.key else "missing"
+def _key(columns: tuple[str, ...]) -> str:
+    return f"({', '.join(columns)})" if columns else "missing"

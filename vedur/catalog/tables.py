@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from vedur.catalog.attrs import COPY_CONDITION, decode_attrs
+from vedur.catalog.attrs import (
+    COLUMNS,
+    COPY_CONDITION,
+    decode_attrs,
+    encode_attrs,
+    same_but_policy,
+)
+from vedur.change.columns import Columns, parse_columns
+from vedur.change.table import Replica
 from vedur.db import Database
+from vedur.errors import StateError
 from vedur.node.command import Answer, command, exec_query
 from vedur.sql import query
 
@@ -37,6 +46,23 @@ class TableInfo:
     def copy_condition(self) -> str | None:
         """The rows of the table that this node holds; None for all."""
         return self.attrs.get(COPY_CONDITION)
+
+    @property
+    def columns(self) -> Columns | None:
+        """The columns that this node takes and their names here; None for all."""
+        text = self.attrs.get(COLUMNS)
+        return parse_columns(text) if text else None
+
+    @property
+    def replica(self) -> Replica:
+        """What replay must be told about it."""
+        return Replica(
+            self.table_name,
+            self.dest_table,
+            self.custom_snapshot,
+            self.copy_condition,
+            self.columns,
+        )
 
     @property
     def ready(self) -> bool:
@@ -101,14 +127,15 @@ def local_set_table_state(
 def hold_table(db: Database, queue: str, seen: TableInfo) -> bool:
     """Keep a table as it was seen until the end of the transaction; False if it has changed.
 
-    Whoever removes it, adds it anew or sets its state meanwhile waits, or was first.
+    Whoever removes it, adds it anew or sets its state meanwhile waits, or was first. Another policy
+    for refused events is no change: a copy that goes on would come to the same.
     """
     row = db.one(query("copy", "hold_table"), [queue, seen.table_name])
-    return row is not None and tuple(row) == (
-        seen.merge_state,
-        seen.custom_snapshot,
-        seen.table_attrs,
-        seen.dest_table,
+    return (
+        row is not None
+        and (row.merge_state, row.custom_snapshot, row.dest_table)
+        == (seen.merge_state, seen.custom_snapshot, seen.dest_table)
+        and same_but_policy(row.table_attrs, seen.table_attrs)
     )
 
 
@@ -126,6 +153,21 @@ def change_table_state(
 def local_set_table_attrs(db: Database, queue: str, table: str, attrs: str | None) -> Answer:
     """Replace the attributes of a table."""
     return command(db, "londiste.local_set_table_attrs", queue, table, attrs)
+
+
+def change_table_attr(db: Database, queue: str, table: str, key: str, value: str | None) -> None:
+    """Set one attribute, or take it away with None; the others stay what they are at that moment.
+
+    Two commands that change different attributes at once wait for each other.
+    """
+    with db.transaction():
+        row = db.one(query("copy", "hold_table"), [queue, table])
+        if row is None:
+            raise StateError(f'table "{table}" is not replicated here any more: nothing is changed')
+        attrs = {k: v for k, v in decode_attrs(row.table_attrs).items() if k != key}
+        if value is not None:
+            attrs[key] = value
+        local_set_table_attrs(db, queue, table, encode_attrs(attrs))
 
 
 def local_set_table_struct(db: Database, queue: str, table: str, ddl: str | None) -> Answer:

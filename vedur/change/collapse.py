@@ -13,7 +13,7 @@ from typing import Any
 
 from vedur.change import jsonrow, urlenc
 from vedur.change.copytext import NULL, escape
-from vedur.change.event import Event, EventType, parse_type
+from vedur.change.event import UNREADABLE, Event, EventType, parse_type, unreadable
 from vedur.change.jsonrow import Nested, nested_to_text
 from vedur.change.net import STEP, WITH_ROW
 from vedur.change.table import TableSpec, shape_id
@@ -26,6 +26,7 @@ class Shape:
     """A set of columns that events of a table carry, and where each goes in a staged row."""
 
     names: tuple[str, ...]
+    local: tuple[str | None, ...]  # what each is called here, None if it does not come here
     id: int
     picks: tuple[int, ...]  # for each stage column the index into the values, -1 for none
     keep: tuple[int, ...]  # indexes of values that are staged
@@ -35,8 +36,8 @@ class Shape:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are set, in the event's order."""
-        return tuple(self.names[i] for i in self.keep)
+        """The columns that are set, by their names here, in the event's order."""
+        return tuple(self.local[i] or "" for i in self.keep)
 
 
 @dataclass(slots=True)
@@ -46,7 +47,7 @@ class Entry:
     kind: str
     first: str
     last: str
-    values: Values | None
+    values: Values | str | None  # a payload as it is, where the quick way took it
     shape: Shape | None
 
 
@@ -74,6 +75,11 @@ class TableBuffer:
     noop: int = 0
     kinds: dict[tuple[str, int], int] = field(default_factory=dict)
 
+    @property
+    def first(self) -> int:
+        """The earliest event that the entries tell of."""
+        return int(next(iter(self.entries.values())).first)
+
     def shape(self, names: tuple[str, ...], decoded: Callable[[str], str]) -> Shape:
         """The shape of an event with these (still encoded) column names."""
         found = self.shapes.get(names)
@@ -83,7 +89,7 @@ class TableBuffer:
         return found
 
     def lines(self, slice_id: int) -> Iterator[str]:
-        """The entries as rows of the staging table; counts them on the way."""
+        """The entries as rows of the staging table but for payloads; counts all on the way."""
         at = {c.name: i for i, c in enumerate(self.spec.stage_columns)}
         width = len(at)
         key_at = [at[k] for k in self.keys]
@@ -95,6 +101,8 @@ class TableBuffer:
             if kind in WITH_ROW and shape is not None and entry.values is not None:
                 counts[kind, shape.id] = counts.get((kind, shape.id), 0) + 1
                 values = entry.values
+                if isinstance(values, str):
+                    continue
                 row = [
                     NULL if i < 0 or values[i] is None else escape(values[i]) for i in shape.picks
                 ]
@@ -108,24 +116,29 @@ class TableBuffer:
 
 
 def make_shape(spec: TableSpec, names: tuple[str, ...], keys: tuple[str, ...]) -> Shape:
-    """Match the columns of an event with those of the target."""
-    index = {name: i for i, name in enumerate(names)}
-    picks = tuple(index.get(c.name, -1) for c in spec.stage_columns)
+    """Match the columns of an event with those of the target; `keys` are names here."""
+    local = tuple(map(spec.local, names))
+    index = {name: i for i, name in enumerate(local) if name is not None}
     known = spec.by_name
-    keep = tuple(i for i, n in enumerate(names) if n in known and not known[n].generated)
+    keep = tuple(i for n, i in index.items() if n in known and not known[n].generated)
     return Shape(
         names=names,
-        id=shape_id(tuple(names[i] for i in keep)),
-        picks=picks,
+        local=local,
+        id=shape_id(tuple(local[i] or "" for i in keep)),
+        picks=tuple(index.get(c.name, -1) for c in spec.stage_columns),
         keep=keep,
-        nested=tuple(known[n].type_kind if n in known else "" for n in names),
+        nested=tuple(known[n].type_kind if n in known else "" for n in local),
         key=tuple(index[k] for k in keys) if all(k in index for k in keys) else None,
-        unknown=tuple(n for n in names if n not in known),
+        unknown=tuple(n for n in index if n not in known),
     )
 
 
 def _same(name: str) -> str:
     return name
+
+
+def _listed(values: Values | str) -> Values:
+    return jsonrow.split(values)[1] if isinstance(values, str) else values
 
 
 @dataclass
@@ -141,9 +154,11 @@ class Collapser:
     barriers: list[Event] = field(default_factory=list)
     truncates: dict[str, int] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
+    missing_columns: dict[str, set[str]] = field(default_factory=dict)  # left out, by table
     events: int = 0
     ignored: int = 0
     size: int = 0
+    met: Shape | None = None  # the columns of the last change that fits
     _routes: dict[tuple[str, str | None], tuple[EventType, TableBuffer | None]] = field(
         default_factory=dict
     )
@@ -171,10 +186,7 @@ class Collapser:
     ) -> None:
         """The same by its fields: most events need no object, and numbers can stay text."""
         self.events += 1
-        route = self._routes.get((ev_type, extra1))
-        if route is None:
-            route = self._route(ev_type, extra1)
-        said, buffer = route
+        said, buffer = self._routes.get((ev_type, extra1)) or self.route(ev_type, extra1)
         op = said.op
         if op == "-":
             self.barriers.append(Event(int(ev_id), int(ev_txid), ev_type, data, extra1, *extra))
@@ -192,16 +204,27 @@ class Collapser:
             buffer.entries.clear()
             self.truncates[buffer.spec.name] = int(ev_id)
         elif buffer.log or late:
-            self.log.append(Event(int(ev_id), int(ev_txid), ev_type, data, extra1))
+            name = buffer.spec.name
+            self.log.append(Event(int(ev_id), int(ev_txid), ev_type, data, extra1 or name))
             self.size += len(data or "") + 200
         else:
-            self._change(ev_id, ev_txid, data or "", said, buffer)
+            try:
+                self._change(ev_id, ev_txid, data or "", said, buffer)
+            except UNREADABLE as error:
+                self._fault(ev_id, ev_txid, buffer, unreadable(error))
 
-    def _route(self, ev_type: str, extra1: str | None) -> tuple[EventType, TableBuffer | None]:
+    def route(self, ev_type: str, extra1: str | None) -> tuple[EventType, TableBuffer | None]:
+        """What a type says, and where its changes are gathered (None: not here)."""
+        known = self._routes.get((ev_type, extra1))
+        if known is not None:
+            return known
         said = parse_type(ev_type)
         buffer = None
         if said.op != "-":
             buffer = self._buffer(extra1 or said.table or "", said)
+            # Events are read table by table by that field: without it their order is unknown.
+            if buffer is not None and not extra1:
+                buffer.log = True
         self._routes[ev_type, extra1] = said, buffer
         return said, buffer
 
@@ -216,10 +239,11 @@ class Collapser:
             return buffer
         # A fragment of SQL holds only what changed, a table without a key has nothing to collapse
         # by, and a key that the target does not enforce may name several rows: keep the order.
-        keyed = said.format != "sql" and said.keys and spec.identifies(said.keys)
-        if not keyed or (buffer.keys and buffer.keys != said.keys):
+        keys = spec.local_keys(said.keys)
+        keyed = said.format != "sql" and keys and spec.identifies(keys)
+        if not keyed or (buffer.keys and buffer.keys != keys):
             buffer.log = True
-        buffer.keys = buffer.keys or said.keys
+        buffer.keys = buffer.keys or keys
         return buffer
 
     def _change(
@@ -240,31 +264,36 @@ class Collapser:
             return
         op = said.op
         if shape.unknown and op != "D":
-            problem = f'column "{shape.unknown[0]}" is missing on the target'
-            self._fault(ev_id, ev_txid, buffer, problem)
-            return
+            if buffer.spec.strict:
+                problem = f'column "{shape.unknown[0]}" is missing on the target'
+                self._fault(ev_id, ev_txid, buffer, problem)
+                return
+            self.missing_columns.setdefault(buffer.spec.name, set()).update(shape.unknown)
         key = values[shape.key[0]] if len(shape.key) == 1 else tuple([values[i] for i in shape.key])
         buffer.last = ev_id
+        self.met = shape
         entry = buffer.entries.get(key)
         if entry is None:
             buffer.entries[key] = Entry(op, ev_id, ev_id, values, shape)
             self.size += len(data) + 300
         else:
-            self._merge(buffer, entry, op, ev_id, values, shape)
+            self.merge(buffer, entry, op, ev_id, values, shape)
+            self.size += len(data)  # it may have replaced a smaller one
 
     def _fault(self, ev_id: str, ev_txid: str, buffer: TableBuffer, problem: str) -> None:
         if len(self.faults) < 20:
             self.faults.append(Fault(int(ev_id), int(ev_txid), buffer.spec.name, problem))
 
-    def _merge(
+    def merge(
         self,
         buffer: TableBuffer,
         entry: Entry,
         op: str,
         ev_id: str,
-        values: Values,
+        values: Values | str,
         shape: Shape,
     ) -> None:
+        """One more event of a key; values may be a payload as it is (see `quick`)."""
         before = entry.kind
         entry.kind = STEP[before][op]
         entry.last = ev_id
@@ -277,11 +306,11 @@ class Collapser:
         else:
             buffer.noop += 1
 
-    def _widen(self, buffer: TableBuffer, entry: Entry, values: Values, shape: Shape) -> None:
+    def _widen(self, buffer: TableBuffer, entry: Entry, values: Values | str, shape: Shape) -> None:
         """An update with other columns than the row so far: later values win, others stay."""
         assert entry.shape is not None and entry.values is not None
-        row = dict(zip(entry.shape.names, entry.values, strict=True))
-        row.update(zip(shape.names, values, strict=True))
+        row = dict(zip(entry.shape.names, _listed(entry.values), strict=True))
+        row.update(zip(shape.names, _listed(values), strict=True))
         names = tuple(row)
         union = buffer.unions.get(names)
         if union is None:

@@ -12,12 +12,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from vedur.errors import StateError
-
 Op = Literal["I", "U", "D", "R", "-"]
 Format = Literal["urlenc", "json", "sql", ""]
 
 _JSON_OPS: dict[str, Op] = {"INSERT": "I", "UPDATE": "U", "DELETE": "D", "TRUNCATE": "R"}
+
+
+#: What decoders raise for data that no trigger writes, or that is nested beyond measure.
+UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, StopIteration, RecursionError)
+
+
+def unreadable(error: BaseException) -> str:
+    """What is said of an event whose data cannot be decoded."""
+    why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    return f"its data cannot be read: {why or type(error).__name__}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,5 +87,6 @@ def _parse_json_type(ev_type: str) -> EventType:
         table = said.get("table")
         name = ".".join(table) if table else None
         return EventType(op=op, format="json", keys=tuple(said.get("pkey") or ()), table=name)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise StateError(f"event type cannot be read: {ev_type!r}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        # no trigger writes such a type; the worker says that it cannot handle it, and which it is
+        return EventType(op="-")

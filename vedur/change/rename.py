@@ -13,11 +13,12 @@ nextval('s.seq'). Not followed: the body of a function, which is text until it r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import postgast
 
+from vedur.change.parsetree import messages
 from vedur.errors import UsageError
 from vedur.names import QualifiedName, parse_name
 
@@ -63,23 +64,12 @@ def rename_tables(script: str, renames: Mapping[str, str]) -> str:
 
 def _rename_in(root: Any, renames: Renames) -> bool:
     changed = False
-    for node in _messages(root):
+    for node in messages(root):
         kind = type(node).__name__
         handler = _HANDLERS.get(kind)
         if handler and handler(node, renames):
             changed = True
     return changed
-
-
-def _messages(message: Any) -> Iterator[Any]:
-    """Every protobuf message of a tree, the root included."""
-    yield message
-    for field, value in message.ListFields():
-        if field.message_type is None:
-            continue
-        # a repeated field is a container, a single one is the message itself
-        for child in value if not hasattr(value, "ListFields") else (value,):
-            yield from _messages(child)
 
 
 def _range_var(node: Any, renames: Renames) -> bool:

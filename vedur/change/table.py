@@ -5,12 +5,18 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, field
 
+from vedur.change.columns import Columns
+
 #: Types whose values have one text form each, whatever a session has set. For keys of other
 #: types (numeric, timestamptz, citext, char(n), ...) two texts can mean one key, so the server
 #: folds changes again with its own idea of equality.
 CANONICAL_TYPES = frozenset(
     ("smallint", "integer", "bigint", "oid", "uuid", "boolean", "text", "character varying")
 )
+
+
+#: A table can have 1,600 columns, and a staging table needs five for itself.
+MAX_STAGE_COLUMNS = 1595
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +34,15 @@ class Column:
 @dataclass(frozen=True, slots=True)
 class Replica:
     """A table that takes changes here: its name in the set, its name here (both the contract's
-    form), the snapshot of its first copy, the condition that its rows fulfil."""
+    form), the snapshot of its first copy, the condition that its rows fulfil, its column list.
+    `in_order`: its events are needed one by one, because some of them go into quarantine."""
 
     name: str
     dest: str
     snapshot: str | None = None
     condition: str | None = None
+    columns: Columns | None = None
+    in_order: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +70,9 @@ class TableSpec:
 
     `unique_keys` are the column sets of valid, total unique indexes; `snapshot` is set while
     events that the first copy already contains may still come; rows that do not fulfil
-    `condition` do not belong here.
+    `condition` do not belong here. `chosen` is the column list (name in events -> name here),
+    None where all columns come under their own names. `strict`: a column that the target lacks
+    is an error, not a warning.
     """
 
     name: str
@@ -73,15 +84,34 @@ class TableSpec:
     partitioned: bool = False
     snapshot: Snapshot | None = None
     condition: str | None = None
+    chosen: dict[str, str] | None = None
+    strict: bool = True
+    shape: int | None = None  # a fingerprint of the target's columns, as the catalog has them
     by_name: dict[str, Column] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         self.by_name.update({c.name: c for c in self.columns})
 
+    def local(self, name: str) -> str | None:
+        """What a column of an event is called here; None if it does not come here."""
+        return name if self.chosen is None else self.chosen.get(name)
+
+    def local_keys(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Key columns of an event as they are called here.
+
+        One that does not come here keeps its name: that is no column here, and an error later.
+        """
+        return names if self.chosen is None else tuple(self.chosen.get(n, n) for n in names)
+
     @property
     def stage_columns(self) -> tuple[Column, ...]:
         """What is staged: everything that a statement may set."""
         return tuple(c for c in self.columns if not c.generated)
+
+    @property
+    def stageable(self) -> bool:
+        """Can a staging table hold its rows? It has columns of its own, and there is a limit."""
+        return 0 < len(self.stage_columns) <= MAX_STAGE_COLUMNS
 
     @property
     def only(self) -> str:

@@ -20,6 +20,18 @@ _PROVIDER = option(
     help="how to reach the node to read from (or initial_provider_location in INI)",
     metavar="CONNSTR",
 )
+_MAX_WAIT = option(
+    "--max-wait",
+    help="give up if the node lags and does not come up within this time (default 60)",
+    metavar="SECONDS",
+    kind=float,
+)
+_ON_ERROR = option(
+    "--on-error",
+    help="what becomes of events that this node refuses: stop, quarantine-row or quarantine-table "
+    "(default: on_error in INI)",
+    metavar="POLICY",
+)
 _SKIP_NON_EXISTING = option("--skip-non-existing", help="pass over names that do not exist")
 
 _ADD_TABLE: tuple[Option, ...] = (
@@ -28,11 +40,16 @@ _ADD_TABLE: tuple[Option, ...] = (
     option("--dest-table", help="the table's name here, if it differs", metavar="NAME"),
     option(
         "--copy-condition",
-        "--where",
         help="replicate only rows for which this SQL condition holds; it holds for the first "
         "copy, for changes and for compare",
         metavar="CONDITION",
-        dest="copy_condition",
+    ),
+    option("--where", help="the same as --copy-condition", metavar="CONDITION"),
+    option(
+        "--columns",
+        help="replicate only these columns, c=NAME under another name here; the key must be "
+        "among them",
+        metavar="a,b,c=NAME",
     ),
     option("--create", help="create the table if missing: columns, defaults, primary key"),
     option(
@@ -55,6 +72,7 @@ _ADD_TABLE: tuple[Option, ...] = (
     option("--handler-arg", help="argument of it (repeatable)", metavar="KEY=VALUE", repeat=True),
     option("--merge-all", help="merge the table from all queues that have it"),
     option("--no-merge", help="do not merge it from other queues"),
+    _ON_ERROR,
     option(
         "--max-parallel-copy",
         help="merged tables: copies into one destination that may run at a time (stored)",
@@ -201,6 +219,63 @@ COMMANDS: tuple[Command, ...] = (
                 "dst.ini add-table shop.orders --dest-table=eu.orders --where=\"region='eu'\"",
                 "some rows, under another name",
             ),
+            (
+                "dst.ini add-table shop.users --columns=id,name,mail=contact --create",
+                "some columns, one of them renamed",
+            ),
+        ),
+        side="admin",
+    ),
+    Command(
+        "change-filter",
+        "change which rows of a table the node has",
+        "tables:change_filter",
+        _TABLES,
+        "TABLE",
+        least=1,
+        most=1,
+        details="Rows for which the new condition does not hold go, those for which it holds and "
+        "the old one did not come from the provider: no new copy, exact while changes go on. Rows "
+        "and condition change in one transaction; the worker waits meanwhile.\n\n"
+        "Column names in the condition are those of the table here.",
+        options=(
+            option(
+                "--where",
+                "--copy-condition",
+                help="the new condition",
+                metavar="CONDITION",
+                dest="where",
+            ),
+            option("--all-rows", "--no-where", help="no condition: all rows", dest="all_rows"),
+            option("--dry-run", help="count the rows that would come and go, change nothing"),
+            option(
+                "--force",
+                help="begin although the node is far behind; accept a condition that depends on "
+                "time or settings",
+            ),
+            _MAX_WAIT,
+            _JSON,
+        ),
+        examples=(
+            ("dst.ini change-filter shop.orders --where=\"region in ('eu', 'uk')\"", "more rows"),
+            ("dst.ini change-filter shop.orders --all-rows --dry-run", "what would come"),
+        ),
+        side="repair",
+    ),
+    Command(
+        "change-table",
+        "say what becomes of events of a table that the node refuses",
+        "poison:change_table",
+        _TABLES,
+        "TABLE...",
+        least=1,
+        most=None,
+        details="stop: replay waits until the table is mended, nothing is lost. quarantine-row: "
+        "the event and later ones of its row wait in quarantine, the rest goes on. "
+        "quarantine-table: the whole table waits. default: what INI says (on_error).",
+        options=(_ON_ERROR,),
+        examples=(
+            ("dst.ini change-table shop.orders --on-error=quarantine-row", "do not stop for one"),
         ),
         side="admin",
     ),
@@ -277,6 +352,63 @@ COMMANDS: tuple[Command, ...] = (
         examples=(("src.ini status", "the whole set"), ("src.ini status --json", "for programs")),
     ),
     Command(
+        "errors",
+        "show what stops the node, and the next command to type",
+        "poison:errors",
+        _INFO,
+        details="The event that is refused, with its table, key, tick and SQL error; first copies "
+        "that do not get on; what is in quarantine. The exit code is 1 if there is anything.",
+        options=(_JSON,),
+        examples=(("dst.ini errors", "prints nothing when all is well"),),
+    ),
+    Command(
+        "skip",
+        "leave out an event, or all events of a tick, that is in the way",
+        "poison:skip",
+        _PROOF,
+        details="The worker does it in the transaction of its batch. What it leaves out is kept in "
+        "quarantine, and later events of the same row join it there: mend the table and run "
+        "quarantine replay, or give it up with quarantine drop.",
+        options=(
+            option("--event", help="number of the event, see errors", metavar="N", kind=int),
+            option("--tick", help="all events of the batch of this tick", metavar="N", kind=int),
+            option("--reason", help="why; kept with the events", metavar="TEXT"),
+            option("--force", help="also what is not in the way yet, when it comes"),
+        ),
+        examples=(
+            ("dst.ini skip --event=4711 --reason='row of a test, ticket 12'", "go on without it"),
+        ),
+        side="admin",
+    ),
+    Command(
+        "quarantine",
+        "list, show, replay or drop events that were put aside",
+        "poison:quarantine",
+        _PROOF,
+        "list|show|replay|drop [ID...]",
+        least=1,
+        most=None,
+        details="replay applies them in their order and takes them out of the quarantine in the "
+        "same transaction; what is refused again stays. ID means all events of that event's row. "
+        "With --until-tick later events stay too, and go on holding their rows. "
+        "The exit code of replay is 1 if something stayed.\n\n"
+        "drop gives events up; it asks for --reason and --yes, and they stay in "
+        "vedur.quarantine_log.",
+        options=(
+            option("--table", help="only this table (repeatable)", metavar="NAME", repeat=True),
+            option("--until-tick", help="only up to this tick", metavar="N", kind=int),
+            option("--replace", help="replay: overwrite rows that inserts find"),
+            option("--reason", help="drop: why; kept with the events", metavar="TEXT"),
+            option("--yes", help="drop: really"),
+            _JSON,
+        ),
+        examples=(
+            ("dst.ini quarantine list", "what was put aside"),
+            ("dst.ini quarantine replay --table=shop.orders", "the table is mended"),
+            ("dst.ini quarantine drop 17 --reason='broken at the source' --yes", "give one up"),
+        ),
+    ),
+    Command(
         "members",
         "list the nodes and how they are reached",
         "listing:members",
@@ -351,8 +483,18 @@ COMMANDS: tuple[Command, ...] = (
         "Comment lines before the first statement say where it runs: --*-- Local-Table: a, b "
         "means nodes that have these tables, and @a@ in the text is the node's name of it. Other "
         "keys: Local-Sequence, Local-Destination, Need-Table, Need-Sequence, Need-Function, "
-        "Need-Schema, Need-View.",
-        examples=(("src.ini execute add_column.sql", "DDL for the whole set"),),
+        "Need-Schema, Need-View. Where a node has a table under another name, the names in the "
+        "statements are replaced by the node's.\n\n"
+        "With --dry-run nothing runs: every node is asked, and what it would run is printed. The "
+        "exit code is the number of nodes that could not run it, or could not be asked.",
+        options=(
+            option("--dry-run", help="show what each node would run"),
+            option("--json", help="with --dry-run: print JSON instead of a script"),
+        ),
+        examples=(
+            ("src.ini execute add_column.sql", "DDL for the whole set"),
+            ("src.ini execute --dry-run add_column.sql", "what each node would run"),
+        ),
         side="admin",
     ),
     Command(
@@ -363,14 +505,25 @@ COMMANDS: tuple[Command, ...] = (
         "[TABLE...]",
         most=None,
         details="Counts and hashes both sides at the same moment of the stream. Without names: "
-        "all local tables. The exit code is the number of tables that differ.",
+        "all local tables. The exit code is the number of tables that differ (250 for more); "
+        "where the comparison itself fails it is that of the error, and --json prints nothing.",
         options=(
             option("--force", help="begin although the node is far behind"),
             option("--count-only", help="count rows, do not hash them"),
             option("--rows", help="name the rows that differ"),
+            option(
+                "--limit",
+                help="name at most this many (default 100); implies --rows",
+                metavar="N",
+                kind=int,
+            ),
+            _MAX_WAIT,
             _JSON,
         ),
-        examples=(("dst.ini compare", "all tables"), ("dst.ini compare shop.orders", "one")),
+        examples=(
+            ("dst.ini compare", "all tables"),
+            ("dst.ini compare shop.orders --limit=20", "one, and which rows differ"),
+        ),
         side="repair",
     ),
     Command(
@@ -392,6 +545,10 @@ COMMANDS: tuple[Command, ...] = (
                 metavar="CONDITION",
                 dest="where",
             ),
+            option(
+                "--limit", help="name at most this many rows (default 10)", metavar="N", kind=int
+            ),
+            _MAX_WAIT,
             _JSON,
         ),
         examples=(
@@ -434,6 +591,44 @@ COMMANDS: tuple[Command, ...] = (
             ("-d dst.ini worker", "start"),
             ("-r dst.ini", "INI has changed"),
             ("-s dst.ini", "stop"),
+        ),
+    ),
+    Command(
+        "web",
+        "serve the status page",
+        "web:web",
+        _RUN,
+        details="Shows the whole set, as INI's node sees it: topology, lag and its history, "
+        "tables, copies, batches, errors, the queue. It only reads. The same as JSON (index.json, "
+        "nodes/NAME.json), for Prometheus (/metrics) and for monitors (/healthz, /readyz). It asks "
+        "nobody for a password: on another address than the loopback put a proxy before it. A "
+        "worker serves the page by itself where INI sets web_port.",
+        options=(
+            option("--host", help="address to listen on (default: web_host)", metavar="ADDRESS"),
+            option(
+                "--port",
+                help="port to listen on (default: web_port, or 8060)",
+                metavar="PORT",
+                kind=int,
+            ),
+        ),
+        examples=(
+            ("src.ini web", "then open http://127.0.0.1:8060/"),
+            ("src.ini web --port=8061", "a second set on the same machine"),
+        ),
+    ),
+    Command(
+        "doctor",
+        "check everything that replication needs, with remedies",
+        "doctor:doctor",
+        _RUN,
+        details="Looks at INI, connections, versions, rights, clocks, the ticker, the worker, "
+        "triggers, keys, lag, Java and Spark, and changes nothing. One line each: ok, warn or "
+        "fail, and below the last two what to do. The exit code is 1 if anything fails.",
+        options=(_JSON,),
+        examples=(
+            ("dst.ini doctor", "before the first start, and when something is odd"),
+            ("dst.ini doctor --json", "for programs"),
         ),
     ),
 )

@@ -201,6 +201,7 @@ class Grammar:
             f"usage: {self.program} [options] INI COMMAND [arguments]",
             f"       {self.program} -r|-s|-k INI",
             f"       {self.program} --ini | --version | COMMAND --help",
+            *self._words_of_vedur(),
             "",
             self.summary,
         ]
@@ -213,6 +214,12 @@ class Grammar:
         lines += ["", "Options:", *_option_lines(GENERAL), "", "Running process:"]
         lines += _option_lines(SIGNALS)
         return "\n".join(lines) + "\n"
+
+    def _words_of_vedur(self) -> list[str]:
+        """What this name has besides; see `vedur.cli.main.vedur`."""
+        if self.program != "vedur":
+            return []
+        return ["       vedur ticker INI | vedur demo | vedur completion bash|zsh"]
 
     def _command_help(self, command: Command) -> str:
         words = " ".join(filter(None, [command.name, command.arguments]))

@@ -32,13 +32,21 @@ def londiste3() -> None:
 
 
 def vedur() -> None:
-    """The command `vedur`: `londiste3`, and `ticker` and `demo` besides."""
+    """The command `vedur`: `londiste3`, and `ticker`, `demo` and `completion` besides."""
     argv = sys.argv[1:]
     if argv and argv[0] == "ticker":
         from vedur.cli import pgqd
 
         sys.argv = ["pgqd", *argv[1:]]
         sys.exit(pgqd.main())
+    if argv and argv[0] == "completion":
+        from vedur.cli import completion
+
+        try:
+            sys.exit(completion.main(argv[1:]))
+        except UsageError as error:
+            print(error.message, file=sys.stderr)
+            sys.exit(error.exit_code)
     if argv and argv[0] == "demo":
         from vedur.demo.__main__ import main as demo
 

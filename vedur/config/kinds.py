@@ -67,12 +67,21 @@ BOOLEAN = Kind("true or false (also 1/0, yes/no, on/off)", _boolean)
 NAMES = Kind("a list of names separated by commas", _names)
 WORDS = Kind("a list of names separated by commas or spaces", _words)
 SIZE = Kind("a number of bytes (suffix K, M or G allowed)", _size)
-ANY_SECONDS = Kind("a number of seconds (fractions allowed)", lambda text: _number(text))
+ANY_SECONDS = Kind(
+    "a number of seconds, 0 or more (fractions allowed)", lambda text: _not_negative(text)
+)
 
 
 def _number(text: str) -> float:
     value = float(text)
     if value != value or value in (float("inf"), float("-inf")):
+        raise ValueError(text)
+    return value
+
+
+def _not_negative(text: str) -> float:
+    value = _number(text)
+    if value < 0:
         raise ValueError(text)
     return value
 

@@ -239,10 +239,53 @@ class LondisteSettings:
         _VEDUR,
         ours=True,
     )
+    on_error: str = declare(
+        kinds.choice("stop", "quarantine-row", "quarantine-table"),
+        "stop",
+        "an event that this database refuses: stop, or put it and what follows of its row\n"
+        "(of its table) into quarantine and go on; add-table and change-table set it per table",
+        _VEDUR,
+        ours=True,
+    )
+    missing_columns: str = declare(
+        kinds.choice("warn", "stop"),
+        "warn",
+        "a column that exists on the provider only: warn and go on without it, or stop",
+        _VEDUR,
+        ours=True,
+    )
     max_connections_per_node: int = declare(
         kinds.integer(1),
         8,
         "connections that tasks may hold to one database at a time",
+        _VEDUR,
+        ours=True,
+    )
+    web_port: int = declare(
+        kinds.integer(0),
+        0,
+        "port of the status page that the worker serves (0: none; the command web: 8060)",
+        _VEDUR,
+        ours=True,
+    )
+    web_host: str = declare(
+        kinds.TEXT,
+        "127.0.0.1",
+        "address that the status page listens on; it asks nobody for a password",
+        _VEDUR,
+        ours=True,
+    )
+    web_hosts: tuple[str, ...] = declare(
+        kinds.NAMES,
+        (),
+        "further host names that the status page is reached by, through a proxy",
+        _VEDUR,
+        ours=True,
+    )
+    web_max_lag: float = declare(
+        kinds.PERIOD,
+        60.0,
+        "seconds of lag above which the status page warns and /readyz says no",
         _VEDUR,
         ours=True,
     )

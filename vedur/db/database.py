@@ -21,14 +21,20 @@ from vedur.db.conninfo import cut_password, with_defaults
 from vedur.errors import ConnectError, DatabaseError, PrivilegeError
 
 log = logging.getLogger(__name__)
+# A pipeline that fails says so twice: by an exception, which we handle, and in the log.
+logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 #: Values must read the same whatever a role or database has configured: events are text, and
 #: compare hashes text. UTF8 because event text of any database must fit. Ticks and rotation need
-#: read committed; who wants another level says so at the begin of the transaction.
+#: read committed; who wants another level says so at the begin of the transaction. A commit that a
+#: crash can undo would break the chain of positions: a tick must outlive what was read up to it,
+#: and applied changes the batch that is finished on the provider (waiting for a standby stays).
 _PIN = (
     "set datestyle = 'ISO, YMD'; set intervalstyle = 'postgres'; set extra_float_digits = 1; "
     "set bytea_output = 'hex'; set standard_conforming_strings = on; set client_encoding = 'UTF8'; "
     "set default_transaction_isolation = 'read committed'; set default_transaction_read_only = off"
+    "; select pg_catalog.set_config('synchronous_commit', 'on', false)"
+    " where pg_catalog.current_setting('synchronous_commit') = 'off'"
 )
 
 #: libpq keeps the SQLSTATE of a refused connection to itself; these are the sentences of 57P03.

@@ -147,8 +147,8 @@ class Lab:
         return self.run("londiste3", str(self.inis[ini]), *args, check=check, timeout=timeout)
 
     def start_worker(self, ini: str) -> None:
-        """`londiste3 -d <ini> worker`."""
-        self.run("londiste3", "-d", str(self.inis[ini]), "worker")
+        """`londiste3 -d <ini> worker`; Java takes its time where others need the machine, too."""
+        self.run("londiste3", "-d", str(self.inis[ini]), "worker", timeout=300.0)
 
     def start_ticker(self) -> None:
         """`pgqd -d pgqd.ini`."""

@@ -113,10 +113,15 @@ def _within_reach(binaries: Binaries, user: str | None) -> Binaries:
     except PermissionError:
         pass
     source = binaries.bindir.parent
-    target = Path(tempfile.gettempdir()) / f"vedur-postgresql-{binaries.major}"
-    if not (target / "bin" / "postgres").exists():
+    target = Path(tempfile.gettempdir()) / f"vedur-pgserver-{binaries.major}"
+    place = target / source.parent.name / source.name
+    if not (place / "bin" / "postgres").exists():
         partial = Path(tempfile.mkdtemp(prefix="vedur-pg-copy-"))
-        shutil.copytree(source, partial / "pg", symlinks=True)
+        shutil.copytree(source, partial / "pg" / source.parent.name / source.name, symlinks=True)
+        # libraries that a wheel brings lie beside its package, and are looked for there
+        libraries = source.parent.with_name(source.parent.name + ".libs")
+        if libraries.is_dir():
+            shutil.copytree(libraries, partial / "pg" / libraries.name, symlinks=True)
         for path in [partial / "pg", *(partial / "pg").rglob("*")]:
             if not path.is_symlink():
                 path.chmod(path.stat().st_mode | 0o055)
@@ -125,7 +130,7 @@ def _within_reach(binaries: Binaries, user: str | None) -> Binaries:
         except OSError:
             pass  # another process was faster; its copy is the same
         shutil.rmtree(partial, ignore_errors=True)
-    return Binaries(binaries.major, target / "bin")
+    return Binaries(binaries.major, place / "bin")
 
 
 @dataclass

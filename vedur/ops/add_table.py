@@ -11,18 +11,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vedur.catalog.attrs import (
+    COLUMNS,
     COPY_CONDITION,
     HANDLER,
     MAX_PARALLEL_COPY,
+    ON_ERROR,
     encode_attrs,
 )
+from vedur.catalog.filters import require_columns, require_condition, require_local_columns
+from vedur.catalog.structure import Structure, read_structure
 from vedur.catalog.tables import TableInfo, all_relations, get_table_list, local_add_table
+from vedur.change.columns import Columns, format_columns, parse_columns
 from vedur.db import Database
-from vedur.errors import UsageError
+from vedur.errors import StateError, UsageError
 from vedur.log import TRACE
-from vedur.names import fqname
+from vedur.names import fqname, parse_name
 from vedur.node.command import command
 from vedur.node.info import NodeInfo
+from vedur.ops.change_table import DEFAULT, check_policy
 from vedur.ops.choose import choose
 from vedur.ops.create_table import create_table, plan_foreign_keys
 from vedur.ops.handlers import handler_attr
@@ -45,6 +51,7 @@ class AddTable:
     all: bool = False
     dest_table: str | None = None
     copy_condition: str | None = None
+    columns: str | None = None
     create: bool = False
     create_full: bool = False
     expect_sync: bool = False
@@ -55,6 +62,7 @@ class AddTable:
     handler: str | None = None
     handler_args: Sequence[str] = ()
     max_parallel_copy: int | None = None
+    on_error: str | None = None
     merge_all: bool = False
     no_merge: bool = False
     skip_non_existing: bool = False
@@ -67,6 +75,10 @@ class AddTable:
             raise UsageError("add-table needs TABLE... or --all, use --help for help")
         if self.dest_table and (self.all or len(self.tables) != 1):
             raise UsageError("--dest-table can be given only for single table")
+        if self.columns is not None and (self.all or len(self.tables) != 1):
+            raise UsageError("--columns can be given only for single table")
+        if self.on_error is not None:
+            check_policy(self.on_error)
         if self.handler_args and not self.handler:
             raise UsageError("--handler-arg needs --handler")
         if self.merge_all and self.no_merge:
@@ -76,6 +88,11 @@ class AddTable:
                 f"--max-parallel-copy must be at least 1, got {self.max_parallel_copy}"
             )
 
+    @property
+    def column_list(self) -> Columns | None:
+        """The columns asked for, None for all."""
+        return None if self.columns is None else parse_columns(self.columns)
+
     def attrs(self) -> dict[str, str | None]:
         """The attributes to store with each table."""
         found: dict[str, str | None] = {}
@@ -83,8 +100,12 @@ class AddTable:
             found[HANDLER] = handler_attr(self.handler, self.handler_args)
         if self.copy_condition:
             found[COPY_CONDITION] = self.copy_condition
+        if self.column_list is not None:
+            found[COLUMNS] = format_columns(self.column_list)
         if self.max_parallel_copy is not None:
             found[MAX_PARALLEL_COPY] = str(self.max_parallel_copy)
+        if self.on_error is not None and self.on_error != DEFAULT:
+            found[ON_ERROR] = self.on_error
         return found
 
     def args(self, event_format: str, root: bool) -> list[str]:
@@ -109,6 +130,8 @@ def add_table(session: Session, wish: AddTable) -> None:
     """Begin to replicate tables on the local node."""
     wish.check()
     info = session.require_node()
+    if info.is_root and wish.column_list is not None:
+        raise UsageError("--columns is for nodes that copy a table: the root has all columns")
     session.members()
     command(session.db, "pgq_node.get_node_info", session.queue)
     provider = session.provider(info)
@@ -161,13 +184,22 @@ def _add_one(
     db = session.db
     dest = fqname(wish.dest_table) if wish.dest_table else None
     make = not info.is_root and (wish.create or wish.create_full)
-    names = _names(provider, session.queue) if make else {}
+    chosen = wish.column_list
+    narrow = not info.is_root and bool(wish.copy_condition or chosen)
+    names = _names(provider, session.queue) if make or narrow else {}
+    remote = _remote(provider, names.get(table)) if narrow else None
+    if remote is not None and chosen is not None:
+        require_columns(table, chosen, remote)
     with db.transaction():
         milliseconds = str(int(session.settings.lock_timeout * 1000))
         log.log(TRACE, "SET LOCAL statement_timeout = %s", milliseconds)
         db.value(query("admin", "set_local_statement_timeout"), [milliseconds])
         if make:
-            create_table(db, provider, names[table], dest or table, full=wish.create_full)
+            create_table(
+                db, provider, names[table], dest or table, full=wish.create_full, columns=chosen
+            )
+        if remote is not None:
+            _require_fit(db, provider, wish, table, dest or table, remote)
         local_add_table(
             db,
             session.queue,
@@ -179,7 +211,38 @@ def _add_one(
         if make and wish.create_full:
             here = _names(db, session.queue)
             local = {names[name]: here[name] for name in names.keys() & here.keys()}
-            plan_foreign_keys(db, provider, names[table], local)
+            lists = {
+                names[t.table_name]: t.columns
+                for t in get_table_list(db, session.queue)
+                if t.local and t.table_name in names and t.columns is not None
+            }
+            plan_foreign_keys(db, provider, names[table], local, lists)
+
+
+def _remote(provider: Database, table: str | None) -> Structure | None:
+    """The provider's table; None where another node is to bring its rows."""
+    if table is None:
+        return None
+    found = read_structure(provider, parse_name(table))
+    if found is None:
+        raise StateError(f'table "{table}" does not exist on the provider: it cannot be copied')
+    return found
+
+
+def _require_fit(
+    db: Database, provider: Database, wish: AddTable, table: str, dest: str, remote: Structure
+) -> None:
+    """The table here can hold the columns, and both sides understand the condition."""
+    local = read_structure(db, parse_name(dest))
+    if local is None:
+        return  # the contract has its own words for that
+    columns = wish.column_list
+    if columns is not None:
+        require_local_columns(table, columns, local)
+    if wish.copy_condition:
+        require_condition(
+            wish.copy_condition, db, local, provider, remote, columns, force=wish.force
+        )
 
 
 def _names(db: Database, queue: str) -> dict[str, str]:

@@ -57,7 +57,7 @@ def _compare(
         return [f'table "{remote.dest_table}" does not exist on the provider']
     if mine is None:
         return [f'table "{table.dest_table}" does not exist here']
-    return differences(theirs, mine)
+    return differences(theirs, mine, table.columns)
 
 
 def chosen_tables(session: Session, tables: Sequence[str]) -> list[TableInfo]:

@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from vedur.catalog.tables import OK_STATES, TableInfo, get_table_list
 from vedur.errors import StateError, UsageError
-from vedur.names import fqname, parse_name
+from vedur.failpoint import reach
+from vedur.names import fqname, parse_name, quote_ident
 from vedur.node.info import NodeInfo
 from vedur.ops.choose import choose
-from vedur.ops.moment import Moment, Nodes, meet
+from vedur.ops.giveway import at_one_moment
+from vedur.ops.moment import Moment, Nodes
 from vedur.ops.session import Session, remote_connstr
 from vedur.sql import query
 
 if TYPE_CHECKING:
-    from vedur.pipeline.compare import Differences, Pair
+    from vedur.pipeline.compare import Buckets, Differences, Pair
     from vedur.pipeline.session import SparkSession
 
 log = logging.getLogger(__name__)
@@ -48,7 +50,7 @@ class CompareOptions:
     force: bool = False
     count_only: bool = False
     rows: bool = False
-    shown: int = 100
+    limit: int = 100
     max_wait: float = 60.0
 
 
@@ -168,28 +170,21 @@ def plan_pair(session: Session, nodes: Nodes, table: TableInfo, where: str | Non
     from vedur.pipeline.compare import make_pair
 
     shared = int(session.db.value(query("compare", "sharing"), [table.dest_table]) or 0) > 1
+    provider = session.connect(nodes.provider, "provider_db")
+    there = {t.table_name: t.dest_table for t in get_table_list(provider, session.queue)}
     pair = make_pair(
-        session.connect(nodes.provider, "provider_db"),
+        provider,
         session.db,
-        table.table_name,
+        there.get(table.table_name, table.table_name),  # a provider may have its own name for it
         table.dest_table,
         condition=table.copy_condition,
         shared=shared,
-        columns=table.attrs.get("columns"),
+        columns=table.columns,
         where=where,
     )
     if pair.ignored:
         log.warning("Ignoring some columns: %s", ", ".join(pair.ignored))
-    return pair
-
-
-def at_moment(pair: Pair, moment: Moment) -> Pair:
-    """The pair as the moment's snapshots see it."""
-    return replace(
-        pair,
-        source=replace(pair.source, snapshot=moment.source),
-        target=replace(pair.target, snapshot=moment.target),
-    )
+    return replace(pair, name=table.table_name)
 
 
 def _compare_table(
@@ -202,10 +197,11 @@ def _compare_table(
     log.info("Locking %s", table.table_name)
     pair = plan_pair(session, nodes, table)
     log.info("Syncing %s", table.dest_table)
-    with meet(nodes, table.table_name, table.dest_table) as moment:
+
+    def look(pair: Pair, moment: Moment) -> TableResult:
         log.info("Counting %s", table.dest_table)
-        pair = at_moment(pair, moment)
-        source, target, fmt = _count(session, spark, pair, options)
+        source, target, fmt, buckets = _count(session, spark, pair, options)
+        reach("compare.counted")
         log.info("srcdb: %s", fmt % source)
         log.info("dstdb: %s", fmt % target)
         match = source == target
@@ -213,57 +209,79 @@ def _compare_table(
         if not match:
             log.warning("%s: Results do not match!", table.dest_table)
             if options.rows and not options.count_only:
-                found = find_rows(session, spark, pair, options.shown)
+                found = find_rows(session, spark, pair, buckets, options.limit)
                 report_rows(table.dest_table, found)
-    return TableResult(
-        table.table_name,
-        table.dest_table,
-        moment.tick,
-        moment.lock_free,
-        source,
-        target,
-        match,
-        found,
-    )
+        return TableResult(
+            table.table_name,
+            table.dest_table,
+            moment.tick,
+            moment.lock_free,
+            source,
+            target,
+            match,
+            found,
+        )
+
+    return at_one_moment(nodes, pair, look)
 
 
 def _count(
     session: Session, spark: SparkSession, pair: Pair, options: CompareOptions
-) -> tuple[dict[str, Any], dict[str, Any], str]:
+) -> tuple[dict[str, Any], dict[str, Any], str, Buckets | None]:
+    """What is printed of both sides and how; where rows may be asked for, also by bucket."""
     from vedur.pipeline.compare import checksum, custom_checksum
 
     settings = session.settings
     limit = settings.max_connections_per_node
-    statement = " ".join(settings.compare_sql.split())
-    if options.count_only or _STANDARD.fullmatch(statement):
-        sums = checksum(spark, pair, limit=limit, count_only=options.count_only)
-        if options.count_only:
-            return {"cnt": sums[0].rows}, {"cnt": sums[1].rows}, _COUNT_FMT
+    if options.count_only:
+        sums = checksum(spark, pair, limit=limit, count_only=True)
+        return {"cnt": sums[0].rows}, {"cnt": sums[1].rows}, _COUNT_FMT, None
+    if _STANDARD.fullmatch(" ".join(settings.compare_sql.split())):
+        buckets = count_buckets(session, spark, pair) if options.rows else None
+        if buckets:
+            sums = buckets.source, buckets.target
+        else:
+            sums = checksum(spark, pair, limit=limit)
         left, right = ({"cnt": s.rows, "chksum": s.a, "strong": s.strong} for s in sums)
-        return left, right, settings.compare_fmt
+        return left, right, settings.compare_fmt, buckets
+    names = pair.target_names if pair.chosen else ()
     answers = custom_checksum(
         spark,
         pair,
-        custom_sql(settings.compare_sql, pair.name, pair.source.columns, pair.source.selected),
-        custom_sql(settings.compare_sql, pair.dest, pair.target.columns, pair.target.selected),
+        *(
+            custom_sql(settings.compare_sql, side.name, side.columns, side.selected, names)
+            for side in (pair.source, pair.target)
+        ),
     )
-    return answers[0], answers[1], settings.compare_fmt
+    return answers[0], answers[1], settings.compare_fmt, None
 
 
-def custom_sql(text: str, table: str, columns: tuple[str, ...], condition: str) -> str:
+def custom_sql(
+    text: str,
+    table: str,
+    columns: tuple[str, ...],
+    condition: str,
+    names: tuple[str, ...] = (),
+) -> str:
     """An operator's `compare_sql` with its placeholders filled in.
 
     A table with a filter becomes a subquery under the alias that stands there, so the statement
-    sees the rows that should be there and nothing else.
+    sees the rows that should be there and nothing else. With a column list (`names`, those of
+    the target) it sees these columns and no others, under the same names on both sides.
     """
     name = parse_name(table).quoted
-    filtered = condition != "(true) and (true)"
+    filtered = bool(names) or condition != "(true) and (true)"
+    chosen = "*"
+    if names:
+        pairs = zip(columns, map(quote_ident, names), strict=True)
+        chosen = ", ".join(f"{expression} as {column}" for expression, column in pairs)
+        columns = tuple(map(quote_ident, names))
 
     def table_text(found: re.Match[str]) -> str:
         alias = found[1] or ""
         if not filtered:
             return found[0].replace("_TABLE_", name)
-        inner = f"(select * from only {name} as t where {condition})"
+        inner = f"(select {chosen} from only {name} as t where {condition})"
         return f"{inner}{alias or ' as t'}"
 
     listed = "(" + ", ".join(columns) + ")"
@@ -272,13 +290,23 @@ def custom_sql(text: str, table: str, columns: tuple[str, ...], condition: str) 
     )
 
 
-def find_rows(session: Session, spark: SparkSession, pair: Pair, shown: int) -> Differences:
+def count_buckets(session: Session, spark: SparkSession, pair: Pair) -> Buckets:
+    """Sums of both sides from which a difference can be narrowed."""
+    from vedur.pipeline.compare import bucket_sums
+
+    limit = session.settings.max_connections_per_node
+    return bucket_sums(spark, pair, rows=estimated_rows(pair), limit=limit)
+
+
+def find_rows(
+    session: Session, spark: SparkSession, pair: Pair, buckets: Buckets | None, shown: int
+) -> Differences:
     """Narrow a difference down to rows."""
     from vedur.pipeline.compare import describe, differing_keys
 
     limit = session.settings.max_connections_per_node
-    rows = estimated_rows(pair)
-    return describe(spark, pair, differing_keys(spark, pair, rows=rows, limit=limit), shown=shown)
+    buckets = buckets or count_buckets(session, spark, pair)
+    return describe(spark, pair, differing_keys(spark, pair, buckets, limit=limit), shown=shown)
 
 
 def estimated_rows(pair: Pair) -> int:

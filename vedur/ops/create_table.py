@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from vedur.catalog import ddl
 from vedur.catalog.fkeys import ForeignKey, add_pending_fkey
 from vedur.catalog.structure import Structure, foreign_keys, read_structure
+from vedur.catalog.subset import restrict
 from vedur.catalog.tables import existing
+from vedur.change.column_ddl import rename_columns
+from vedur.change.columns import Columns
 from vedur.change.rename import rename_tables
 from vedur.db import Database
 from vedur.errors import StateError
@@ -20,11 +23,18 @@ log = logging.getLogger(__name__)
 
 
 def create_table(
-    db: Database, provider: Database, table: str, dest: str, *, full: bool
+    db: Database,
+    provider: Database,
+    table: str,
+    dest: str,
+    *,
+    full: bool,
+    columns: Columns | None = None,
 ) -> list[str]:
     """Make table `dest` in `db` like `table` in `provider`, if it is not there; returns the DDL.
 
-    `table` is the provider's own name of it. Belongs in the transaction that registers the table.
+    `table` is the provider's own name of it, `columns` the column list, None for all. Belongs in
+    the transaction that registers the table.
     """
     if existing(db, [dest], ("r", "p", "f", "v", "m")):
         log.debug("%s exists already, not created", dest)
@@ -32,6 +42,10 @@ def create_table(
     structure = read_structure(provider, parse_name(table))
     if structure is None:
         raise StateError(f'table "{table}" does not exist on the provider: it cannot be copied')
+    if columns is not None:
+        structure, left = restrict(structure, columns)
+        if full and left:
+            log.info("%s: created without %s, which need other columns", dest, ", ".join(left))
     statements = _statements(db, provider, structure, dest, full)
     for statement in statements:
         log.log(TRACE, "%s", statement)
@@ -68,25 +82,49 @@ def _statements(
 
 
 def plan_foreign_keys(
-    db: Database, provider: Database, table: str, local: Mapping[str, str]
+    db: Database,
+    provider: Database,
+    table: str,
+    local: Mapping[str, str],
+    columns: Mapping[str, Columns] | None = None,
 ) -> list[ForeignKey]:
     """Hand the provider's foreign keys from and to `table` to the worker; returns them.
 
     `local` maps the provider's table names to those here; keys to tables that are not here are
-    left out. They are made when both tables are in sync, because before that rows are missing.
+    left out. `columns` are the column lists of those that have one; keys over columns that do not
+    come here are left out, too. They are made when both tables are in sync, because before that
+    rows are missing.
     """
+    lists = columns or {}
     here = {(key.from_table, key.fkey_name) for key in foreign_keys(db, list(local.values()))}
     found = []
     for key in foreign_keys(provider, [table]):
         if key.from_table not in local or key.to_table not in local:
             continue
+        definition = _key_here(key, lists)
+        if definition is None:
+            log.info("%s: foreign key %s needs columns that do not come here, not made",
+                     local[key.from_table], key.fkey_name)  # fmt: skip
+            continue
         moved = ForeignKey(
             local[key.from_table],
             local[key.to_table],
             key.fkey_name,
-            rename_tables(key.fkey_def, local).strip().rstrip(";"),
+            rename_tables(definition, local).strip().rstrip(";"),
         )
         if (moved.from_table, moved.fkey_name) not in here:
             add_pending_fkey(db, moved)
             found.append(moved)
     return found
+
+
+def _key_here(key: ForeignKey, lists: Mapping[str, Columns]) -> str | None:
+    """Its statement with the names that columns have here; None if one does not come here."""
+    mine, theirs = lists.get(key.from_table), lists.get(key.to_table)
+    if mine is None and theirs is None:
+        return key.fkey_def
+    return rename_columns(
+        key.fkey_def,
+        None if mine is None else dict(mine),
+        None if theirs is None else dict(theirs),
+    )

@@ -14,24 +14,29 @@ from vedur.catalog.execute import (
     execute_finish,
     execute_start,
     refresh_stale_captures,
-    set_session_replication_role,
+    set_role,
 )
 from vedur.catalog.script import Script, parse_script
-from vedur.catalog.sequences import get_seq_list
-from vedur.catalog.tables import get_table_list
+from vedur.catalog.script_attrs import ScriptAttrs
+from vedur.catalog.script_here import script_here
 from vedur.errors import StateError, UsageError
+from vedur.failpoint import reach
 from vedur.ops.session import Session
-from vedur.worker.script_attrs import ScriptAttrs, matches
 
 log = logging.getLogger(__name__)
 
 
 def execute(session: Session, files: Sequence[str]) -> None:
     """Run script files in order; each is one transaction."""
-    scripts = [(Path(path).name, _read(path)) for path in files]
+    scripts = read_scripts(files)
     session.require_node()
     for name, script in scripts:
         _execute_one(session, name, script)
+
+
+def read_scripts(files: Sequence[str]) -> list[tuple[str, Script]]:
+    """Scripts with the names they are known by; all are read before the first may run."""
+    return [(Path(path).name, _read(path)) for path in files]
 
 
 def _read(path: str) -> Script:
@@ -52,24 +57,25 @@ def _read(path: str) -> Script:
 
 def _execute_one(session: Session, name: str, script: Script) -> None:
     db, queue = session.db, session.queue
-    attrs = ScriptAttrs(dict(script.attrs))
-    tables = {t.table_name: t.dest_table for t in get_table_list(db, queue) if t.local}
-    sequences = {s.seq_name for s in get_seq_list(db, queue) if s.local}
     with db.transaction():
         answer = execute_start(
             db, queue, name, script.text, expect_root=True, attrs=script.encoded_attrs
         )
         if answer.code > 200:
             return
-        fits = matches(db, attrs, tables, sequences)
-        if fits is None:
+        reach("execute.started")
+        here = script_here(db, queue, script.text, ScriptAttrs(dict(script.attrs)))
+        if here.fits is None:
             raise StateError(f"{name}: SQL only partially matches local setup")
-        if fits:
-            set_session_replication_role(db, "local")
-            for statement in script.statements:
-                db.execute(attrs.substitute(statement, tables, sequences))
+        if here.fits:
+            set_role(db, "local")
+            for statement in here.statements:
+                db.execute(statement)
             # altered tables are captured right either way; this keeps them on the quick one
             refresh_stale_captures(db)
         else:
             log.info("%s: This SQL does not need to run on this node.", name)
+        reach("execute.run")
         execute_finish(db, queue, name)
+        reach("execute.finished")
+    reach("execute.committed")

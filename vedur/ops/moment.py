@@ -5,6 +5,9 @@ milliseconds; a snapshot is exported and a tick is written from that same snapsh
 stops exactly at that tick; a snapshot of the target that shows this tick as its position shows
 the data of that tick. The hold ends as soon as the target's snapshot is exported.
 
+A branch makes no ticks of its own, but each of its snapshots is one: its worker commits data and
+position together. So there the position that a snapshot shows is the tick to stop at.
+
 Where the queue belongs to upstream's code, which has no lock for its ticker, writers of the table
 are stopped as Londiste did: SHARE lock, two ticks, wait, two snapshots, release.
 """
@@ -12,15 +15,17 @@ are stopped as Londiste did: SHARE lock, two ticks, wait, two snapshots, release
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from vedur import db as vdb
 from vedur.clock import Clock
 from vedur.db import Database
 from vedur.errors import DatabaseError, StateError
+from vedur.failpoint import reach
 from vedur.names import parse_name
 from vedur.sql import query
 
@@ -33,7 +38,9 @@ _ATTEMPTS = 5
 #: The ticker stands still while the target is told of the hold: not for long.
 _QUICK = "5s"
 _SAY_EVERY = 5.0
+MARK = "vedur compare"
 
+LOCK_NOT_AVAILABLE = "55P03"
 LAGGING = "Consumer lagging too much, cannot proceed"
 
 
@@ -54,20 +61,30 @@ class Nodes:
     lock_timeout: float = 10.0
     force: bool = False
 
-    def connect(self, which: str, name: str) -> Database:
-        """A connection of its own, in autocommit mode."""
+    def connect(self, which: str, name: str, mark: str = MARK) -> Database:
+        """A connection of its own, in autocommit mode; `mark` is its application_name."""
         connstr = self.provider if which == "provider" else self.target
-        return vdb.connect(connstr, name=name, autocommit=True, application_name="vedur compare")
+        return vdb.connect(connstr, name=name, autocommit=True, application_name=mark)
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Names of two snapshots, good while the context that made them is open."""
+    """Names of two snapshots, good while the context that made them is open.
+
+    `mark` is the application_name of the sessions that keep them, and of all that read with them.
+    """
 
     source: str
     target: str
     tick: int
     lock_free: bool
+    mark: str = MARK
+    readers: tuple[Database, ...] = field(default=(), repr=False, compare=False)
+
+    def check(self) -> None:
+        """Raises unless both sessions that keep snapshots and locks have been there all along."""
+        for reader in self.readers:
+            reader.value(query("compare", "alive"))
 
 
 @contextmanager
@@ -75,19 +92,25 @@ def meet(nodes: Nodes, table: str, dest: str, *, keep_hold: bool = False) -> Ite
     """Both sides of a table at one moment. With `keep_hold` the worker waits until the end."""
     with ExitStack() as stack:
         control = stack.enter_context(nodes.connect("provider", "provider_db"))
-        lock_free = bool(control.value(query("compare", "can_tick"), [nodes.queue]))
         here = stack.enter_context(nodes.connect("target", "db"))
-        lock_free = lock_free and bool(here.value(query("compare", "can_hold")))
+        branch = control.value(query("compare", "node_type"), [nodes.queue]) == "branch"
+        can_hold = bool(here.value(query("compare", "can_hold")))
+        if branch and not can_hold:
+            raise StateError(
+                "the provider is a branch, and the worker here is upstream's: "
+                "compare with Londiste's own command, or move this node to Vedur"
+            )
+        can_tick = branch or bool(control.value(query("compare", "can_tick"), [nodes.queue]))
         if not nodes.force:
             _wait_for_lag(nodes, control)
-        if not lock_free:
+        if not (can_tick and can_hold):
             log.debug("%s: queue of upstream's, writers are stopped", table)
             yield stack.enter_context(_locked(nodes, control, here, table, dest, keep_hold))
             return
         for attempt in range(_ATTEMPTS):
             inner = ExitStack()
             try:
-                moment = _meet_once(nodes, control, here, table, dest, inner)
+                moment = _meet_once(nodes, control, here, table, dest, branch, inner)
             except Passed:
                 inner.close()
                 log.debug("%s: worker passed the tick, attempt %d", table, attempt + 1)
@@ -100,6 +123,7 @@ def meet(nodes: Nodes, table: str, dest: str, *, keep_hold: bool = False) -> Ite
                     inner.enter_context(_kept(nodes, moment.tick))
                 else:
                     _let_go(nodes, control, here, moment.tick)
+                reach("moment.let_go")
                 yield moment
             return
     raise StateError(
@@ -109,32 +133,72 @@ def meet(nodes: Nodes, table: str, dest: str, *, keep_hold: bool = False) -> Ite
 
 
 def _meet_once(
-    nodes: Nodes, control: Database, here: Database, table: str, dest: str, stack: ExitStack
+    nodes: Nodes,
+    control: Database,
+    here: Database,
+    table: str,
+    dest: str,
+    branch: bool,
+    stack: ExitStack,
 ) -> Moment:
-    reader = stack.enter_context(_reader(nodes, "provider", table))
-    tick, source = _tick_from(nodes, control, here, reader)
+    mark = _new_mark()
+    reader = stack.enter_context(_reader(nodes, "provider", table, mark))
+    if branch:
+        tick, source = _tick_of(nodes, here, reader)
+    else:
+        tick, source = _tick_from(nodes, control, here, reader)
     stack.callback(_let_go, nodes, control, here, tick)
+    reach("moment.ticked")
     _wait_for_tick(nodes, control, here, tick)
-    replica = stack.enter_context(_reader(nodes, "target", dest))
+    replica = stack.enter_context(_reader(nodes, "target", dest, mark))
     position = replica.value(query("compare", "position"), [nodes.queue, nodes.consumer])
     if position != tick:
         raise Passed
-    return Moment(source, replica.one(query("compare", "export")).name, tick, True)
+    reach("moment.reached")
+    target = str(replica.one(query("compare", "export")).name)
+    return Moment(source, target, tick, True, mark, (reader, replica))
+
+
+def _new_mark() -> str:
+    return f"{MARK} {secrets.token_hex(4)}"
 
 
 @contextmanager
-def _reader(nodes: Nodes, which: str, table: str) -> Iterator[Database]:
+def _reader(nodes: Nodes, which: str, table: str, mark: str) -> Iterator[Database]:
     """A transaction that is to be exported; the table can be neither rewritten nor truncated.
 
     The lock comes before the snapshot: truncate and rewrites do not care for snapshots.
     """
-    with nodes.connect(which, f"compare {which}") as db:
+    with nodes.connect(which, f"compare {which}", mark) as db:
+        db.without_timeouts()
         db.execute(query("compare", "pin"))
         db.value(query("compare", "set_timeouts"), [f"{nodes.lock_timeout}s", "0"])
         db.execute(query("compare", "begin_export"))
         name = parse_name(table).quoted
-        db.execute(query("compare", "lock_shared").format(tables=name))
+        try:
+            db.execute(query("compare", "lock_shared").format(tables=name))
+        except DatabaseError as error:
+            if error.sqlstate != LOCK_NOT_AVAILABLE:
+                raise
+            raise StateError(
+                f'table "{table}" on the {which} is locked by another session for more than '
+                f"{nodes.lock_timeout:.0f} s: run the command again when that has ended"
+            ) from error
         yield db
+
+
+def _tick_of(nodes: Nodes, here: Database, reader: Database) -> tuple[int, str]:
+    """The tick that a branch's snapshot is, and the snapshot's name; the hold is set.
+
+    If the branch goes on and the worker here passes the tick before it knows of the hold, that is
+    seen, and there is another attempt.
+    """
+    tick = reader.value(query("compare", "branch_position"), [nodes.queue])
+    if tick is None:
+        raise StateError(f'the provider keeps no position in queue "{nodes.queue}"')
+    exported = reader.one(query("compare", "export"))
+    _hold(nodes, here, int(tick))
+    return int(tick), str(exported.name)
 
 
 def _tick_from(
@@ -145,9 +209,12 @@ def _tick_from(
     here.value(query("compare", "set_timeouts"), ["0", _QUICK])
     tick = int(control.value(query("compare", "begin_moment"), [nodes.queue]))
     try:
+        reach("moment.begun")
         # From here on the tick's id is known and nobody can see the tick: the hold is there first.
         exported = reader.one(query("compare", "export"))
+        reach("moment.exported")
         _hold(nodes, here, tick)
+        reach("moment.held")
         control.execute(query("compare", "begin_import").format(snapshot=exported.name))
         control.value(query("compare", "write_moment"), [nodes.queue, tick, exported.snapshot])
         control.commit()
@@ -281,14 +348,17 @@ def _locked(
                 lock.execute(query("compare", "lock_writers").format(table=quoted))
                 tick = _two_ticks(nodes, control)
                 _wait_locked(nodes, here, tick)
-                names = []
-                for which, name in (("provider", table), ("target", dest)):
-                    reader = stack.enter_context(_reader(nodes, which, name))
-                    names.append(str(reader.one(query("compare", "export")).name))
+                mark = _new_mark()
+                readers = tuple(
+                    stack.enter_context(_reader(nodes, which, name, mark))
+                    for which, name in (("provider", table), ("target", dest))
+                )
+                names = [str(r.one(query("compare", "export")).name) for r in readers]
+                moment = Moment(names[0], names[1], tick, False, mark, readers)
                 if keep:
-                    yield Moment(names[0], names[1], tick, False)
+                    yield moment
         if not keep:
-            yield Moment(names[0], names[1], tick, False)
+            yield moment
 
 
 def _two_ticks(nodes: Nodes, control: Database) -> int:

@@ -14,22 +14,23 @@ import logging
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from vedur.catalog.execute import set_role
 from vedur.catalog.tables import TableInfo
 from vedur.db import Database, connect
 from vedur.errors import StateError
+from vedur.failpoint import reach
 from vedur.ops.compare import (
-    at_moment,
     chosen_tables,
+    count_buckets,
     end_spark,
-    estimated_rows,
     make_nodes,
     plan_pair,
     start_spark,
 )
+from vedur.ops.giveway import at_moment, at_one_moment
 from vedur.ops.moment import Moment, Nodes, meet
 from vedur.ops.session import Session
 from vedur.sql import query
-from vedur.worker.script import set_role
 
 if TYPE_CHECKING:
     from vedur.pipeline.compare import Differences, Pair, Sums
@@ -49,7 +50,7 @@ class RepairOptions:
     apply: bool = False
     where: str | None = None
     force: bool = False
-    shown: int = 10
+    limit: int = 10
     max_wait: float = 60.0
 
 
@@ -144,11 +145,13 @@ class _Repair:
         log.info("Checking %s", pair.dest)
         table = RepairTable.read(self.db, pair)
         with open_stage(self.db, pair, table.target_columns) as stage:
-            with meet(self.nodes, pair.name, pair.dest) as moment:
-                sums, found = self._look(at_moment(pair, moment), stage)
+            moment, sums, found = at_one_moment(
+                self.nodes, pair, lambda at, moment: (moment, *self._look(at, stage))
+            )
+            reach("repair.planned")
             if found is None or not self.options.apply:
                 return self._plan(moment, sums, found)
-            with meet(self.nodes, pair.name, pair.dest, keep_hold=True) as moment:
+            with meet(self.nodes, pair.source.name, pair.dest, keep_hold=True) as moment:
                 done = self._write(at_moment(pair, moment), moment, table, stage)
         return TableRepair(
             pair.name,
@@ -164,16 +167,16 @@ class _Repair:
         )
 
     def _look(self, pair: Pair, stage: Stage) -> tuple[tuple[Sums, Sums], Differences | None]:
-        from vedur.pipeline.compare import checksum, describe, differing_keys
+        from vedur.pipeline.compare import describe, differing_keys
         from vedur.pipeline.repair import stage_keys
 
-        sums = checksum(self.spark, pair, limit=self._limit)
-        if sums[0] == sums[1]:
+        buckets = count_buckets(self.session, self.spark, pair)
+        sums = buckets.source, buckets.target
+        if not buckets.bad:
             return sums, None
-        rows = estimated_rows(pair)
-        keys = differing_keys(self.spark, pair, rows=rows, limit=self._limit).persist()
+        keys = differing_keys(self.spark, pair, buckets, limit=self._limit).persist()
         try:
-            found = describe(self.spark, pair, keys, shown=self.options.shown, keep=True)
+            found = describe(self.spark, pair, keys, shown=self.options.limit, keep=True)
             if self.options.apply:
                 stage_keys(self.spark, keys, self.nodes.target, stage)
         finally:
@@ -205,6 +208,7 @@ class _Repair:
         stage_rows(self.spark, pair, table.source_columns, stage, tasks=self._limit)
         for name in (stage.keys, stage.rows):
             self.db.execute(query("compare", "stage_analyze").format(stage=name))
+        reach("repair.fetched")
         queue, consumer = self.nodes.queue, self.nodes.consumer
         with self.db.transaction():
             # The worker's own lock first: then it stands before its first row, not in the middle.
@@ -216,4 +220,7 @@ class _Repair:
                     "were being fetched: nothing is written, run repair again"
                 )
             set_role(self.db, "replica")
-            return apply(self.db, pair, table, stage, queue, moment.tick)
+            done = apply(self.db, pair, table, stage, queue, moment.tick)
+            reach("repair.applied")
+        reach("repair.committed")
+        return done

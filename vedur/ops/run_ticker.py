@@ -24,6 +24,7 @@ from vedur.daemon import (
     require_pidfile,
     set_title,
     signal_pidfile,
+    tell_systemd,
 )
 from vedur.errors import ConfigError, InternalError, VedurError
 from vedur.log import LogOptions, setup_logging
@@ -87,6 +88,7 @@ class TickerProcess:
             service.start()
             if self._detached:
                 self._detached.ready()
+            tell_systemd()
             self._wait(service)
             clean = service.stop()
         finally:

@@ -10,14 +10,25 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from vedur.change.aside import Policy
 from vedur.config import LondisteSettings, load_londiste
-from vedur.daemon import Detached, PidFile, Signals, detach, require_pidfile, set_title
-from vedur.errors import VedurError
+from vedur.daemon import (
+    Detached,
+    PidFile,
+    Signals,
+    detach,
+    require_pidfile,
+    set_title,
+    tell_systemd,
+)
+from vedur.db.conninfo import parse
+from vedur.errors import ConfigError, VedurError
 from vedur.log import LogOptions, setup_logging
 from vedur.node import WorkerState
+from vedur.ops.page_beside import PageBeside
 from vedur.worker.batch import BatchRunner
 from vedur.worker.copying import Copying
 from vedur.worker.copying_context import CopySetup
@@ -57,6 +68,7 @@ class WorkerProcess:
     _spark: SparkSession | None = None
     _budget: Budget | None = None
     _worker: Worker | None = None
+    _page: PageBeside = field(default_factory=PageBeside)
     _node: str = ""
 
     def run(self) -> int:
@@ -85,16 +97,19 @@ class WorkerProcess:
         try:
             self._signals.on_exit = pidfile.release if pidfile else None
             self._signals.install()
+            self._page.follow(settings)
             self._worker = Worker(
                 settings,
                 make_runner=self._make_runner,
                 signals=self._signals,
                 reload=self._reload,
+                engine_lost=self._spark_lost,
                 on_alive=self._alive,
                 on_node=self._name,
             )
             self._worker.run()
         finally:
+            self._page.stop()
             self._stop_spark()
             if pidfile:
                 pidfile.release()
@@ -108,6 +123,7 @@ class WorkerProcess:
     def _alive(self) -> None:
         if self._detached is not None:
             self._detached.ready()
+        tell_systemd()
 
     # -- Spark, on a leaf only ------------------------------------------------------------------
 
@@ -127,6 +143,7 @@ class WorkerProcess:
             max_batch_events=settings.max_batch_events,
             parallel=parallel,
             connections=settings.max_connections_per_node,
+            on_error=Policy(settings.on_error),
             registers=Registers(
                 settings.register_only_tables,
                 settings.register_skip_tables,
@@ -145,6 +162,7 @@ class WorkerProcess:
             self.settings.db,
             # Processes that wait for work may not hold more connections than the cap allows.
             keep_links=parallel <= self.settings.max_connections_per_node,
+            missing_columns=self.settings.missing_columns,
         )
 
     def _allow_copies(self, spark: SparkSession) -> None:
@@ -166,6 +184,7 @@ class WorkerProcess:
             lock_timeout=settings.lock_timeout,
             max_batch_events=settings.max_batch_events,
             connections=settings.max_connections_per_node,
+            missing_columns=settings.missing_columns,
         )
         if self._budget is None:
             self._budget = Budget(settings.max_connections_per_node)
@@ -174,18 +193,30 @@ class WorkerProcess:
         target = settings.db
         keep = parallelism(spark) <= settings.max_connections_per_node
 
+        missing = settings.missing_columns
+
         def make_applier(name: str, provider: str) -> SparkReplay:
-            return SparkReplay(spark, name, provider, target, keep_links=keep)
+            return SparkReplay(
+                spark, name, provider, target, keep_links=keep, missing_columns=missing
+            )
 
         if isinstance(worker.copies, Copying):
             worker.copies.reconfigure(setup, loader, make_applier)
         else:
             worker.copies = Copying(setup, loader, make_applier)
 
-    def _start_spark(self, state: WorkerState) -> SparkSession:
-        if self._spark is None:
-            from vedur.pipeline.session import start_session
+    def _spark_lost(self, thorough: bool) -> bool:
+        from vedur.pipeline.session import is_alive
 
+        return self._spark is not None and not is_alive(self._spark, thorough)
+
+    def _start_spark(self, state: WorkerState) -> SparkSession:
+        from vedur.pipeline.session import is_alive, start_session
+
+        if self._spark is not None and not is_alive(self._spark, thorough=True):
+            log.warning("Spark has gone, starting it again")
+            self._stop_spark()
+        if self._spark is None:
             log.debug("starting Spark")
             self._spark = start_session(
                 f"vedur {state.node_name}", self.settings.spark, self.settings.logfile
@@ -196,19 +227,38 @@ class WorkerProcess:
         return self._spark
 
     def _stop_spark(self) -> None:
-        if self._spark is not None:
+        spark, self._spark = self._spark, None
+        if spark is not None:
             from vedur.pipeline.session import stop_session
 
-            stop_session(self._spark)
-            self._spark = None
+            stop_session(spark)
 
     # -- settings -------------------------------------------------------------------------------
 
     def _reload(self) -> LondisteSettings:
-        fresh = load_londiste(self.settings.config_file, dict(self.options.overrides))
-        self._log_as(fresh)
-        self.settings = fresh
-        return fresh
+        """The ini as it is now; what cannot be used raises, and all stays as it was."""
+        old = self.settings
+        fresh = load_londiste(old.config_file, dict(self.options.overrides))
+        parse(fresh.db)
+        parse(fresh.remote_extra_connstr)
+        try:
+            self._log_as(fresh)
+        except OSError as error:
+            raise ConfigError(
+                f'cannot write log file "{fresh.logfile}": {error.strerror}'
+            ) from error
+        for warning in fresh.warnings:
+            log.warning("%s", warning)
+        for key in ("pidfile", "queue_name", "spark"):
+            if getattr(fresh, key) != getattr(old, key):
+                shown = "[spark]" if key == "spark" else f'"{key}"'
+                log.warning("%s has changed: it takes effect when the worker is started again",
+                            shown)  # fmt: skip
+        self.settings = replace(
+            fresh, pidfile=old.pidfile, queue_name=old.queue_name, spark=old.spark
+        )
+        self._page.follow(self.settings)
+        return self.settings
 
     def _log_as(self, settings: LondisteSettings) -> None:
         setup_logging(

@@ -11,6 +11,26 @@ from vedur.change.event import Event, EventRange
 from vedur.change.table import TableSpec
 
 
+@dataclass(frozen=True)
+class Part:
+    """Net changes of one table that one task wrote at one time: a key has at most one in it."""
+
+    slice: int
+    first: int  # the first event that went into it, and the last
+    last: int
+    kinds: Counter[tuple[str, int]]
+
+    @classmethod
+    def read(cls, said: dict[str, Any]) -> Part:
+        """As the summary of a task has it."""
+        return cls(int(said["slice"]), said["first"], said["last"], read_kinds(said["kinds"]))
+
+
+def read_kinds(said: dict[str, int]) -> Counter[tuple[str, int]]:
+    """Rows by kind and shape; a summary writes `kind/shape`."""
+    return Counter({(k[0], int(k[2:])): n for k, n in said.items()})
+
+
 @dataclass
 class StagedTable:
     """All that a batch staged for one table."""
@@ -25,11 +45,17 @@ class StagedTable:
     noop: int = 0
     last: int = 0  # the last event in a net change
     mixed_keys: bool = False
+    parts: list[Part] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
         """Staged net changes."""
         return sum(self.kinds.values())
+
+    @property
+    def slices(self) -> list[int]:
+        """The numbers under which its net changes are staged."""
+        return [p.slice for p in self.parts]
 
     @property
     def needs_fold(self) -> bool:
@@ -61,6 +87,7 @@ class Staged:
     barriers: list[Event] = field(default_factory=list)
     truncates: dict[str, int] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
+    missing_columns: dict[str, set[str]] = field(default_factory=dict)  # left out, by table
     events: int = 0
     ignored: int = 0
     log_from: int | None = None
@@ -75,6 +102,8 @@ class Staged:
         self.barriers += [Event(**e) for e in summary["barriers"]]
         self.barriers.sort(key=lambda e: e.ev_id)
         self.faults += [Fault(**f) for f in summary["faults"]]
+        for name, columns in summary["missing_columns"].items():
+            self.missing_columns.setdefault(name, set()).update(columns)
         for name, ev_id in summary["truncates"].items():
             self.truncates[name] = max(ev_id, self.truncates.get(name, 0))
         for name, said in summary["tables"].items():
@@ -87,6 +116,8 @@ class Staged:
         self.ignored += other.ignored
         self.barriers = sorted([*self.barriers, *other.barriers], key=lambda e: e.ev_id)
         self.faults += other.faults
+        for name, columns in other.missing_columns.items():
+            self.missing_columns.setdefault(name, set()).update(columns)
         for name, ev_id in other.truncates.items():
             self.truncates[name] = max(ev_id, self.truncates.get(name, 0))
         for name, theirs in other.tables.items():
@@ -100,6 +131,7 @@ class Staged:
             mine.early += theirs.early
             mine.noop += theirs.noop
             mine.last = max(mine.last, theirs.last)
+            mine.parts += theirs.parts
 
     def _add_table(self, name: str, said: dict[str, Any], specs: dict[str, TableSpec]) -> None:
         table = self.tables.setdefault(name, StagedTable(specs[name]))
@@ -107,9 +139,8 @@ class Staged:
         table.mixed_keys |= bool(table.keys and keys and table.keys != keys)
         table.keys = table.keys or keys
         table.shapes.update({int(i): tuple(c) for i, c in said["shapes"].items()})
-        for mark, count in said["kinds"].items():
-            kind, shape = mark.split("/")
-            table.kinds[kind, int(shape)] += count
+        table.kinds.update(read_kinds(said["kinds"]))
+        table.parts += map(Part.read, said.get("parts", ()))
         table.chunks += said["chunks"]
         table.logged += said["logged"]
         table.early += said["early"]

@@ -8,18 +8,19 @@ the driver's connection, inside the transaction that will also store the positio
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from vedur.change.event import Event, EventRange
-from vedur.change.table import Replica, TableSpec
+from vedur.change.aside import Aside, blames_event
+from vedur.change.event import EventRange
+from vedur.change.table import Replica, Snapshot, TableSpec
 from vedur.db import Database
-from vedur.errors import DatabaseError, InternalError, StateError
-from vedur.pipeline.apply.merge import NeedsRowByRow, TableMerge
-from vedur.pipeline.apply.rowwise import RowWise
-from vedur.pipeline.apply.truncate import truncate, truncate_together
-from vedur.pipeline.plan import Staged, StagedTable, check, combined
+from vedur.errors import DatabaseError, InternalError
+from vedur.names import parse_name
+from vedur.pipeline.commit import Commit, Handler, Result
+from vedur.pipeline.plan import Staged, check, combined
 from vedur.pipeline.stage.job import run_job
 from vedur.pipeline.stage.tables import (
     clear_stages,
@@ -30,7 +31,6 @@ from vedur.pipeline.stage.tables import (
     stage_name,
 )
 from vedur.pipeline.stage.task import FLUSH_BYTES, StageTask
-from vedur.sql import query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,26 +41,8 @@ log = logging.getLogger(__name__)
 _ATTEMPTS = 4
 #: Staged rows after which a slot is emptied at once; fewer wait for company.
 _CLEAR_ROWS = 5_000
-_NO_END = (1 << 63) - 1
-
-Handler = Callable[[Event], None]
-
-
-@dataclass
-class Result:
-    """What a batch did, for the log."""
-
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
-    missing: int = 0
-    missing_tables: dict[str, int] = field(default_factory=dict)
-
-    def miss(self, table: str, count: int) -> None:
-        """Updates that found no row: counted, never invented."""
-        if count:
-            self.missing += count
-            self.missing_tables[table] = self.missing_tables.get(table, 0) + count
+#: After that many batches a table that was last replayed row by row is tried as a whole again.
+_LEARN_AGAIN = 64
 
 
 @dataclass
@@ -73,10 +55,14 @@ class SparkReplay:
     target: str = field(repr=False)
     flush_bytes: int = FLUSH_BYTES
     keep_links: bool = True
+    missing_columns: str = "warn"  # or stop: what to do about columns that the target lacks
+    replace: bool = False  # rows that an insert finds are overwritten
     log_tables: set[str] = field(default_factory=set)
     _specs: dict[int, dict[Replica, TableSpec]] = field(default_factory=lambda: {0: {}, 1: {}})
     _used: dict[int, set[str]] = field(default_factory=lambda: {0: set(), 1: set()})
     _rows: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 0})
+    _count: int = 0
+    _warned: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def start(self, db: Database) -> None:
         """Remove what an earlier run left on the target; needs autocommit."""
@@ -97,23 +83,55 @@ class SparkReplay:
         known = self._specs[slot]
         fresh = [w for w in tables if w not in known]
         if fresh:
-            found = load_specs(db, self.queue, fresh)
-            ensure_stages(db, self.queue, found.values(), slot)
-            known.update({w: found[w.name] for w in fresh})
+            found = self._load(db, fresh)
+            here = {w: found[w.name] for w in fresh if found[w.name].stageable}
+            ensure_stages(db, self.queue, here.values(), slot)
+            known.update(here)
+            return {w.name: known.get(w) or found[w.name] for w in tables}
         return {w.name: known[w] for w in tables}
+
+    def _load(self, db: Database, wanted: Iterable[Replica]) -> dict[str, TableSpec]:
+        """The target's tables; one that is not there has no columns, and its events will fail."""
+        tables = tuple(wanted)
+        found = load_specs(db, self.queue, tables, lenient=True, strict=self._strict)
+        for table in tables:
+            if table.name not in found:
+                dest = parse_name(table.dest).quoted
+                snapshot = Snapshot.parse(table.snapshot) if table.snapshot else None
+                found[table.name] = TableSpec(table.name, dest, "", (), snapshot=snapshot)
+        return found
 
     # -- stage ----------------------------------------------------------------------------------
 
     def stage(
         self, db: Database, events: EventRange, wanted: Iterable[Replica], slot: int
     ) -> Staged:
-        """Stage all events of a range; `db` is an autocommit connection to the target."""
+        """Stage all events of a range; `db` is an autocommit connection to the target.
+
+        A table whose changes a task cannot write is staged as it came, without looking into the
+        events: what is wrong with them is found when they are applied one by one.
+        """
         tables = tuple(wanted)
-        log_tables, log_from = frozenset(self.log_tables), None
+        self._count += 1
+        if self._count % _LEARN_AGAIN == 0:
+            self.log_tables.clear()
+        # Tables that share one table here are one sequence of events.
+        homes = Counter(w.dest for w in tables)
+        log_tables = frozenset(self.log_tables) | {
+            w.name for w in tables if w.in_order or homes[w.dest] > 1
+        }
+        log_from = None
         looked_again = False
-        for _ in range(_ATTEMPTS):
+        for _ in range(_ATTEMPTS + len(tables)):
             specs = self.specs(db, tables, slot)
-            staged = self._run(events, specs, slot, log_tables, log_from)
+            log_tables |= {name for name, spec in specs.items() if not spec.stageable}
+            try:
+                staged = self._run(events, specs, slot, log_tables, log_from)
+            except DatabaseError as error:
+                suspect = self._suspect(error, specs, slot, log_tables)
+                log.debug("%s: staged as it came, because: %s", suspect, error)
+                log_tables |= {suspect}
+                continue
             again = check(staged)
             if again is not None:
                 log.debug("staging again: %s", again.reason)
@@ -121,13 +139,53 @@ class SparkReplay:
                 log_from = log_from or again.log_from
                 self.log_tables |= again.log_tables
                 continue
-            if not staged.faults:
+            if not staged.faults and (looked_again or not self._came(db, tables, staged)):
+                self._warn_missing(staged.missing_columns)
                 return staged
             if looked_again:
-                raise StateError(str(staged.faults[0]))
+                log_tables |= {fault.table for fault in staged.faults}
             self.forget()
             looked_again = True
         raise InternalError("BUG: a batch cannot be staged in a form that can be merged")
+
+    def _suspect(
+        self, error: DatabaseError, specs: dict[str, TableSpec], slot: int, known: frozenset[str]
+    ) -> str:
+        """The table whose net changes a task could not write; raises the error if there is none."""
+        text = str(error.values.get("query"))
+        for name, spec in specs.items():
+            if name not in known and stage_name(spec, slot) in text and blames_event(error):
+                return name
+        raise error
+
+    @property
+    def _strict(self) -> bool:
+        return self.missing_columns == "stop"
+
+    def _came(self, db: Database, tables: Iterable[Replica], staged: Staged) -> bool:
+        """Has the target got a column that this batch left out as missing?"""
+        lacking = staged.missing_columns
+        if not lacking:
+            return False
+        now = load_specs(db, self.queue, [w for w in tables if w.name in lacking], lenient=True)
+        came = [name for name, spec in now.items() if lacking[name] & spec.by_name.keys()]
+        for name in came:
+            self._warned.pop(name, None)
+        return bool(came)
+
+    def _warn_missing(self, lacking: Mapping[str, Set[str]]) -> None:
+        """Name columns that exist on the provider only, once for each change of them."""
+        for name, columns in lacking.items():
+            new = columns - self._warned.get(name, frozenset())
+            self._warned[name] = frozenset(columns)
+            for column in sorted(new):
+                log.warning(
+                    '%s: column "%s" exists on the provider only, its values are left out; add it '
+                    'here and it is followed from then on, "repair %s" brings what it missed',
+                    name,
+                    column,
+                    name,
+                )
 
     def extend(
         self, db: Database, staged: Staged, events: EventRange, wanted: Iterable[Replica]
@@ -178,117 +236,34 @@ class SparkReplay:
     # -- apply ----------------------------------------------------------------------------------
 
     def apply(
-        self, db: Database, staged: Staged, wanted: Iterable[Replica], handle: Handler
+        self,
+        db: Database,
+        staged: Staged,
+        wanted: Iterable[Replica],
+        handle: Handler,
+        aside: Aside | None = None,
     ) -> Result:
         """Merge into the tables, calling `handle` for events that are not about rows."""
-        result = Result()
-        scripts = staged.scripts
-        first = min(scripts, default=_NO_END)
-        truncated = [staged.specs[name] for name, ev in staged.truncates.items() if ev < first]
-        truncate_together(db, truncated)
-        for name, table in staged.tables.items():
-            if table.rows:
-                self._merge(db, staged, name, table, first, result)
-        logged = any(t.logged for t in staged.tables.values())
-        if logged:
-            self._row_wise(db, staged, staged.specs, 0, first, result)
-        for event in staged.barriers:
-            handle(event)
-            if event.ev_type == "EXECUTE" and logged:
-                end = min((s for s in scripts if s > event.ev_id), default=_NO_END)
-                specs = load_specs(db, self.queue, wanted, lenient=True)
-                self._row_wise(db, staged, specs, event.ev_id, end, result)
-        if scripts:
+        commit = Commit(
+            db,
+            staged,
+            tuple(wanted),
+            handle,
+            restage=self._restage_as_log,
+            load_specs=lambda tables: self._load(db, tables),
+            aside=aside,
+            replace=self.replace,
+        )
+        result = commit.run()
+        self._warn_missing(result.missing_columns)
+        if staged.scripts:
             self.forget()
         return result
 
-    def _merge(
-        self,
-        db: Database,
-        staged: Staged,
-        name: str,
-        table: StagedTable,
-        before: int,
-        result: Result,
-    ) -> None:
-        """Merge what the table has before event `before`, the first script."""
-        after = staged.truncates.get(name, 0)
-        merge = TableMerge(db, table, staged.slot, list(staged.slices), after)
-        try:
-            done = merge.run()
-        except NeedsRowByRow:
-            self._restage_as_log(db, staged, name, after, before, result)
-            return
-        except DatabaseError as error:
-            if error.sqlstate is None or error.sqlstate[:2] not in ("22", "23"):
-                raise
-            self._try_in_order(db, staged, name, after, before, result, error)
-            return
-        result.inserted += done.inserted
-        result.updated += done.updated
-        result.deleted += done.deleted
-        result.miss(name, done.missing + table.noop)
-
-    def _restage_as_log(
-        self, db: Database, staged: Staged, name: str, after: int, before: int, result: Result
-    ) -> None:
-        log.debug("%s: replayed row by row", name)
+    def _restage_as_log(self, staged: Staged, name: str) -> Staged:
         specs = {name: staged.specs[name]}
-        source = staged.source
-        assert source is not None
-        again = self._run(source, specs, staged.slot, frozenset(specs), None)
-        self._row_wise(db, again, specs, after, before, result)
-
-    def _try_in_order(
-        self,
-        db: Database,
-        staged: Staged,
-        name: str,
-        after: int,
-        before: int,
-        result: Result,
-        error: DatabaseError,
-    ) -> None:
-        """The server refused net changes: replay the table's events one by one.
-
-        If one fails it gives the better message. If none does, then only the net changes were in
-        each other's way, and the events in their order are what counts.
-        """
-        log.debug("%s: %s", name, error)
-        try:
-            with db.transaction():
-                self._restage_as_log(db, staged, name, after, before, result)
-        except DatabaseError as better:
-            raise better from error
-
-    def _row_wise(
-        self,
-        db: Database,
-        staged: Staged,
-        specs: dict[str, TableSpec],
-        after: int,
-        before: int,
-        result: Result,
-    ) -> None:
-        rows = RowWise(db, specs, lambda spec: truncate(db, spec))
-        text = query("replay", "log_read").format(
-            log=log_name(self.queue, staged.slot),
-            slices=", ".join(map(str, staged.slices)),
-            after=after,
-            before=before,
-        )
-        rows.run(self._known(db.stream(text), specs))
-        result.inserted += rows.counts["I"]
-        result.updated += rows.counts["U"]
-        result.deleted += rows.counts["D"]
-        result.miss("row by row", rows.missing)
-
-    @staticmethod
-    def _known(rows: Iterable[tuple[object, ...]], specs: dict[str, TableSpec]) -> Iterator[Event]:
-        for row in rows:
-            event = Event(*row)  # type: ignore[arg-type]
-            if event.ev_extra1 in specs:
-                yield event
+        assert staged.source is not None
+        return self._run(staged.source, specs, staged.slot, frozenset(specs), None)
 
     def done(self, db: Database, slot: int) -> None:
         """The slot was merged (or given up): empty it when it pays; needs autocommit."""

@@ -6,22 +6,32 @@ Spark settings: they travel in the closure of a task only.
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import importlib.util
 import logging
 import os
+import re
+import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from vedur.errors import ConfigError
-from vedur.pipeline.stage.job import warm_up
+import vedur
+from vedur.errors import ConfigError, StateError
+from vedur.pipeline.scratch import Scratch
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession as SparkSession
 
 #: What a replication worker wants; every key can be overridden in the ini.
 DEFAULTS = {
     "spark.master": "local[*]",
+    # A task whose process dies is run again; elsewhere Spark does that by itself.
+    "spark.task.maxFailures": "4",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
@@ -34,6 +44,8 @@ DEFAULTS = {
     "spark.python.worker.reuse": "true",
 }
 _LOCAL_ONLY = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_scratch: Scratch | None = None
+_LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
 
 
 def start_session(name: str, settings: Mapping[str, str], log_path: str = "") -> SparkSession:
@@ -42,7 +54,13 @@ def start_session(name: str, settings: Mapping[str, str], log_path: str = "") ->
 
     # At DEBUG it would write its secret and every closure, connect strings included, into logs.
     logging.getLogger("py4j").setLevel(logging.WARNING)
+    # It tells the root logger that Java has gone: the one who asked for something hears it anyway.
+    logging.getLogger().addFilter(_not_py4j)
     wanted = _merged(settings)
+    if "spark.remote" in wanted:
+        _require_connect()
+    else:
+        wanted |= _files(wanted)
     builder = SparkSession.builder.appName(name)
     for key, value in wanted.items():
         builder = builder.config(key, value)
@@ -50,7 +68,78 @@ def start_session(name: str, settings: Mapping[str, str], log_path: str = "") ->
     with _terminal_kept_clean(log_path):
         session = builder.getOrCreate()
         warm_up(session)
+    _keep_quiet()
     return session
+
+
+def warm_up(session: SparkSession) -> None:
+    """The first jobs pay for loading classes and starting Python: pay it now.
+
+    Tasks run our code, which is not sent to them: an executor without it, or with another
+    version, is found out here and not in the middle of a batch.
+    """
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        try:
+            import vedur
+            import vedur.pipeline.copy.task
+            import vedur.pipeline.stage.task
+
+            found = vedur.__version__
+        except ImportError as error:
+            found = str(error)
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"found": [found] * batch.num_rows})
+
+    count = 1 if _is_here(session) else parallelism(session)
+    for _ in range(2):
+        frame = session.range(0, count, 1, count).mapInArrow(look, "found string")
+        for row in frame.collect():
+            if row.found != vedur.__version__:
+                raise StateError(
+                    f"Spark's executors cannot run vedur {vedur.__version__}, they have "
+                    f'"{row.found}": install the same version in their Python'
+                )
+
+
+def _files(wanted: Mapping[str, str]) -> dict[str, str]:
+    """Where this session's files go; executors elsewhere have places of their own."""
+    global _scratch
+    if _scratch is None:
+        _scratch = Scratch()
+    found = _scratch.settings(wanted)
+    if not wanted["spark.master"].startswith("local"):
+        found.pop("spark.local.dir", None)
+    return found
+
+
+def _require_connect() -> None:
+    for name in ("grpc", "grpc_status", "google.rpc", "zstandard"):
+        try:
+            found = importlib.util.find_spec(name)
+        except ModuleNotFoundError:
+            found = None
+        if found is None:
+            raise ConfigError(
+                f'spark.remote needs the client of Spark Connect, "{name}" is missing: '
+                "run \"pip install 'vedur[connect]'\""
+            )
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    return f"{os.sep}py4j{os.sep}" not in record.pathname
+
+
+def _keep_quiet() -> None:
+    """The server for counters of tasks prints a traceback to the terminal when Java dies."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda request, client_address: None
 
 
 def _merged(settings: Mapping[str, str]) -> dict[str, str]:
@@ -60,8 +149,12 @@ def _merged(settings: Mapping[str, str]) -> dict[str, str]:
     if "spark.remote" in settings:
         return dict(settings)
     merged = {**DEFAULTS, **settings}
-    if merged["spark.master"].startswith("local["):
+    if merged["spark.master"].startswith("local"):
         merged = {**_LOCAL_ONLY, **merged}
+    local = _LOCAL.fullmatch(merged["spark.master"])
+    if local:
+        # In local mode this is the only place where Spark looks for the number of attempts.
+        merged["spark.master"] = f"local[{local[1] or 1},{merged['spark.task.maxFailures']}]"
     return merged
 
 
@@ -88,23 +181,84 @@ def parallelism(session: SparkSession) -> int:
     value = session.conf.get("spark.default.parallelism", None)
     if value and value.isdigit():
         return int(value)
-    try:
+    if not _is_remote(session):
         return int(session.sparkContext.defaultParallelism)
-    except Exception:  # Spark Connect has no context; its clusters say so in their settings
-        return 2
+    return _remote_parallelism(session)
+
+
+@functools.lru_cache(maxsize=4)
+def _remote_parallelism(session: SparkSession) -> int:
+    """A client has no context to ask, but it can see into how many parts a range falls."""
+    from pyspark.sql import functions
+
+    frame = session.range(0, 10_000).select(functions.spark_partition_id().alias("part"))
+    return int(frame.distinct().count())
+
+
+def _is_here(session: SparkSession) -> bool:
+    """Do tasks run in this machine's own Java, with the Python that we named?"""
+    return not _is_remote(session) and str(session.sparkContext.master).startswith("local[")
+
+
+def is_alive(session: SparkSession, thorough: bool = False) -> bool:
+    """Can it still run jobs? Cheap; `thorough` asks Spark itself, which costs a round trip."""
+    process = _java()
+    if process is not None and process.poll() is not None:
+        return False
+    if not thorough:
+        return True
+    try:
+        if _is_remote(session):
+            return bool(session.version)
+        return not session.sparkContext._jsc.sc().isStopped()
+    except Exception:
+        return False
+
+
+def _is_remote(session: SparkSession) -> bool:
+    """Spark Connect: there is no Java here, or at least none that is ours to ask."""
+    return not hasattr(session, "_jsparkSession")
+
+
+def _java() -> subprocess.Popen[bytes] | None:
+    """The Java process that this process started, if it did."""
+    from pyspark import SparkContext
+
+    found: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
+    return found
 
 
 def stop_session(session: SparkSession) -> None:
-    """End the session and the Java process that we started for it."""
+    """End the session, also a dead one, and the Java process that we started for it."""
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession as SparkSession
 
-    session.stop()
-    gateway = getattr(SparkContext, "_gateway", None)
-    if gateway is not None:
-        process = getattr(gateway, "proc", None)
-        gateway.shutdown()
-        if process is not None:
+    with warnings.catch_warnings(), contextlib.suppress(Exception):
+        warnings.simplefilter("ignore", RuntimeWarning)  # "Unable to cleanly shutdown Spark JVM"
+        session.stop()
+    process, gateway = _java(), SparkContext._gateway
+    with contextlib.suppress(Exception):
+        if gateway is not None:
+            gateway.shutdown()
+    if process is not None:
+        _end(process)
+    # What a dead Java keeps `stop` from forgetting; a new session would be built on it.
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None
+    global _scratch
+    scratch, _scratch = _scratch, None
+    if scratch is not None:
+        scratch.remove()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Java ends when its standard input does; if it is stuck, without being asked."""
+    with contextlib.suppress(OSError):
+        if process.stdin is not None:
             process.stdin.close()
-            process.wait(timeout=10)
-        SparkContext._gateway = None
-        SparkContext._jvm = None
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

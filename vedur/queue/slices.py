@@ -37,13 +37,17 @@ class Slice:
     @property
     def condition(self) -> str:
         """The slice as SQL over ev_txid."""
-        parts = [f"ev_txid >= {self.low} and ev_txid < {self.high}"]
+        return self.over("ev_txid")
+
+    def over(self, txid: str) -> str:
+        """The slice as SQL over an expression."""
+        parts = [f"{txid} >= {self.low} and {txid} < {self.high}"]
         if self.without:
-            parts.append(f"ev_txid <> all (array[{_numbers(self.without)}]::bigint[])")
+            parts.append(f"{txid} <> all (array[{_numbers(self.without)}]::bigint[])")
         text = f"({' and '.join(parts)})"
         if not self.also:
             return text
-        return f"({text} or ev_txid = any (array[{_numbers(self.also)}]::bigint[]))"
+        return f"({text} or {txid} = any (array[{_numbers(self.also)}]::bigint[]))"
 
     def contains(self, txid: int) -> bool:
         """The same in Python."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from vedur.db import Database
 from vedur.errors import ConnectError, DatabaseError
+from vedur.failpoint import reach
 from vedur.names import parse_name, quote_ident
 from vedur.sql import query
 
@@ -39,6 +40,8 @@ class Queues:
     def tick(self, db: Database) -> int:
         """Run the ticker once and answer how many queues ticked."""
         ticked = int(db.value(query("ticker", "ticker")) or 0)
+        if ticked:
+            reach("ticker.ticked")
         if ticked and not self.notifies:
             self._notify(db)
         return ticked
@@ -80,6 +83,7 @@ def maintain(db: Database, stopped: Stopped) -> int:
             break
         try:
             _operate(db, name, arg, stopped)
+            reach("ticker.operated")
             done += 1
         except ConnectError:
             raise

@@ -18,19 +18,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vedur.catalog import TableInfo
+from vedur.catalog.attrs import same_but_policy
+from vedur.catalog.execute import set_role
 from vedur.catalog.tables import change_table_state
+from vedur.change.aside import Aside, Policy
 from vedur.change.event import EventRange
 from vedur.change.table import Replica, Snapshot
 from vedur.db import Database, connect
-from vedur.errors import LostPosition, StateError
+from vedur.errors import LostPosition, StaleStage, StateError
+from vedur.failpoint import reach
 from vedur.node import get_worker_state
 from vedur.node.state import set_consumer_completed
 from vedur.queue.batches import Batch, Subscription, finish_batch, get_ticks_ahead
 from vedur.queue.consumer import expected_end, slice_count
-from vedur.queue.slices import Tick, cut
+from vedur.queue.ranges import event_range
+from vedur.queue.slices import Tick
 from vedur.sql import query
+from vedur.worker.batchlog import BatchLog
+from vedur.worker.poison import Outlook, Poison
 from vedur.worker.protocol import Applier
-from vedur.worker.script import set_role
 from vedur.worker.states import MergeState, snapshot_is_past, takes_changes
 from vedur.worker.system import Registers, SystemEvents
 
@@ -52,9 +58,7 @@ def position_allows(prev_tick: int, tick: int, stored: int) -> bool:
 def replicas(tables: Sequence[TableInfo]) -> tuple[Replica, ...]:
     """The tables that take changes now."""
     return tuple(
-        Replica(t.table_name, t.dest_table, t.custom_snapshot, t.copy_condition)
-        for t in tables
-        if t.local and takes_changes(MergeState.parse(t.merge_state))
+        t.replica for t in tables if t.local and takes_changes(MergeState.parse(t.merge_state))
     )
 
 
@@ -81,12 +85,17 @@ class BatchRunner:
     parallel: int = 1
     connections: int = 8
     registers: Registers = field(default_factory=Registers)
+    on_error: Policy = Policy.STOP
     _slot: int = 0
     _ahead: Ahead | None = None
     _side: Database | None = None
     _pool: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="stage-ahead")
     )
+
+    def __post_init__(self) -> None:
+        self.poison = Poison(self.queue, self.consumer, self.target_connstr, self.on_error)
+        self.times = BatchLog(self.queue, self.consumer)
 
     def run(
         self,
@@ -97,21 +106,45 @@ class BatchRunner:
         tables: Sequence[TableInfo],
     ) -> dict[str, int]:
         """Apply one batch; returns numbers for the log."""
+        self.times.begin()
+        reach("batch.taken")
         stats: dict[str, int] = {}
         state = get_worker_state(target, self.queue)
         stored = state.completed_tick if state else -1
         if position_allows(batch.prev_tick, batch.tick, stored):
+            stats = self._apply_safely(target, provider, batch, subscription, tables)
+        else:
+            log.info("batch %s..%s is already here", batch.prev_tick, batch.tick)
+        reach("batch.committed")
+        finish_batch(provider, batch.id)
+        reach("batch.finished")
+        self.times.mark("finish")
+        self.times.write(target, batch, stats)
+        return stats
+
+    def _apply_safely(
+        self,
+        target: Database,
+        provider: Database,
+        batch: Batch,
+        subscription: Subscription,
+        tables: Sequence[TableInfo],
+    ) -> dict[str, int]:
+        """Apply; an error is recorded with the event that caused it, before it is raised."""
+        while True:
             try:
-                stats = self._apply(target, provider, batch, subscription, tables)
-            except BaseException:
-                # The operator may repair the target meanwhile: believe nothing learnt so far.
+                return self._apply(target, provider, batch, subscription, tables)
+            except StaleStage:
                 self.discard()
                 self.applier.forget()
                 raise
-        else:
-            log.info("batch %s..%s is already here", batch.prev_tick, batch.tick)
-        finish_batch(provider, batch.id)
-        return stats
+            except BaseException as error:
+                # The operator may repair the target meanwhile: believe nothing learnt so far.
+                self.discard()
+                self.applier.forget()
+                if not self.poison.suspects_more(error):
+                    self.poison.note(batch, tables, error)
+                    raise
 
     def _apply(
         self,
@@ -121,21 +154,26 @@ class BatchRunner:
         subscription: Subscription,
         tables: Sequence[TableInfo],
     ) -> dict[str, int]:
-        wanted = replicas(tables)
         # As far as this batch and the next can reach.
-        reach = 2 * self.max_batch_events
-        ticks = get_ticks_ahead(provider, self.queue, batch.prev_tick, batch.tick, reach)
+        most = 2 * self.max_batch_events
+        ticks = get_ticks_ahead(provider, self.queue, batch.prev_tick, batch.tick, most)
         inside = [t for t in ticks if t.id <= batch.tick]
         if not inside or inside[0].id != batch.prev_tick or inside[-1].id != batch.tick:
             raise StateError(f"ticks {batch.prev_tick}..{batch.tick} are not in the queue any more")
+        outlook = self.poison.look(target, inside)
+        wanted = outlook.mark(replicas(tables))
         prepared = self._prepared(target, provider, subscription, inside, wanted)
-        self._look_ahead(ticks[len(inside) - 1 :], subscription, wanted)
-        stats = self._commit(target, batch, inside[-1], prepared, tables, wanted)
+        reach("batch.staged")
+        self.times.mark("stage")
+        self._look_ahead(provider, ticks[len(inside) - 1 :], subscription, wanted)
+        stats = self._commit(target, batch, inside[-1], prepared, tables, wanted, outlook)
         if prepared is not None:
             self.applier.done(target, self._slot)
         if self._ahead is not None:
             if stats.get("scripts"):
                 self.discard()
+                # what was staged meanwhile may have learnt the tables as they were before
+                self.applier.forget()
             else:
                 self._slot = self._ahead.slot
         return stats
@@ -158,9 +196,9 @@ class BatchRunner:
                 if ahead.last.id == ticks[-1].id:
                     return staged
                 rest = [t for t in ticks if t.id >= ahead.last.id]
-                source = self._source(subscription, rest)
+                source = self._source(provider, subscription, rest)
                 return self.applier.extend(target, staged, source, wanted)
-        source = self._source(subscription, ticks)
+        source = self._source(provider, subscription, ticks)
         if len(source.slices) == 1 and not self._any(provider, source):
             return None
         return self.applier.stage(target, source, wanted, self._slot)
@@ -171,16 +209,16 @@ class BatchRunner:
         except Exception as error:
             log.debug("staging ahead failed, staged again: %s", error)
             return None
+        reach("ahead.taken")
         fits = ahead.first.id == ticks[0].id and ahead.last.id <= ticks[-1].id
         return staged if fits and ahead.tables == wanted else None
 
-    def _source(self, subscription: Subscription, ticks: list[Tick]) -> EventRange:
+    def _source(
+        self, provider: Database, subscription: Subscription, ticks: list[Tick]
+    ) -> EventRange:
         estimate = ticks[-1].event_seq - ticks[0].event_seq
         count = slice_count(estimate, self.parallel, self.connections)
-        slices = cut(ticks[0], ticks[-1], ticks[1:-1], count)
-        return EventRange(
-            subscription.events, tuple(s.condition for s in slices), subscription.sub_id
-        )
+        return event_range(provider, subscription, ticks, count)
 
     @staticmethod
     def _any(provider: Database, source: EventRange) -> bool:
@@ -188,19 +226,24 @@ class BatchRunner:
         return bool(provider.value(text))
 
     def _look_ahead(
-        self, ticks: list[Tick], subscription: Subscription, wanted: tuple[Replica, ...]
+        self,
+        provider: Database,
+        ticks: list[Tick],
+        subscription: Subscription,
+        wanted: tuple[Replica, ...],
     ) -> None:
         """Begin to stage what comes after the current batch, if it is worth it."""
         end = expected_end(ticks, self.max_batch_events)
         if end is None or end.event_seq - ticks[0].event_seq < PREFETCH_EVENTS:
             return
         slot = 1 - self._slot
-        source = self._source(subscription, [t for t in ticks if t.id <= end.id])
+        source = self._source(provider, subscription, [t for t in ticks if t.id <= end.id])
         if self._side is None or self._side.closed:
             self._side = connect(self.target_connstr, name="db", autocommit=True)
             self._side.without_timeouts()
         future = self._pool.submit(self.applier.stage, self._side, source, wanted, slot)
         self._ahead = Ahead(ticks[0], end, wanted, slot, future)
+        reach("ahead.begun")
 
     def discard(self) -> None:
         """Forget what is staged ahead; its rows go when the slot is emptied."""
@@ -229,6 +272,7 @@ class BatchRunner:
         prepared: Any,
         tables: Sequence[TableInfo],
         wanted: tuple[Replica, ...],
+        outlook: Outlook,
     ) -> dict[str, int]:
         stats: dict[str, int] = {"count": 0}
         with target.transaction():
@@ -239,18 +283,42 @@ class BatchRunner:
                 raise LostPosition(
                     f"Lost position: batch {batch.prev_tick}..{batch.tick}, dst has {stored}"
                 )
+            quarantine = self.poison.open(target, batch, tables, outlook)
             if prepared is not None:
-                stats = self._merge(target, prepared, wanted)
+                self._require_same(target, tables)
+                stats = self._merge(target, prepared, wanted, quarantine)
+            aside = self.poison.close(target, quarantine)
+            if aside:
+                stats["quarantined"] = aside
+                reach("quarantine.put_aside")
             self._end_snapshots(target, tables, end)
             set_consumer_completed(target, self.queue, self.consumer, batch.tick)
+            reach("batch.merged")
+            self.times.mark("merge")
+        self.times.mark("commit")
+        self.poison.passed(quarantine)
         return stats
 
+    def _require_same(self, target: Database, tables: Sequence[TableInfo]) -> None:
+        """Conditions and columns may not have changed since this batch looked at them.
+
+        `change-filter` changes them under the lock of the position, while the worker stands at its
+        hold; this is for the worker that looked just before, and for a hold that ran out.
+        """
+        now = dict(target.query(query("worker", "table_attrs"), [self.queue]))
+        for table in tables:
+            if not same_but_policy(now.get(table.table_name, table.table_attrs), table.table_attrs):
+                raise StaleStage(
+                    f'table "{table.table_name}" got another condition or other columns while its '
+                    "changes were staged: they are staged again"
+                )
+
     def _merge(
-        self, target: Database, prepared: Any, wanted: tuple[Replica, ...]
+        self, target: Database, prepared: Any, wanted: tuple[Replica, ...], aside: Aside | None
     ) -> dict[str, int]:
         set_role(target, "replica")
         system = SystemEvents(target, self.queue, self.registers)
-        result = self.applier.apply(target, prepared, wanted, system.handle)
+        result = self.applier.apply(target, prepared, wanted, system.handle, aside)
         for table, count in result.missing_tables.items():
             log.warning("%s: %d update(s) found no row on this node", table, count)
         stats = {"count": prepared.events}

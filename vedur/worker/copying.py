@@ -55,14 +55,17 @@ class Copying:
         self._met_at: dict[str, tuple[MergeState, float]] = {}
         self._threads: set[threading.Thread] = set()
         self._begun: set[str] | None = None
+        self._unfinished: set[str] = set()
         self._loading = 0
         self._moved = threading.Event()
         self._stopping = threading.Event()
         self._settler = Settler(setup, clock)
 
     def reconfigure(self, setup: CopySetup, loader: Loader, make_applier: MakeApplier) -> None:
-        """New settings for what starts from now on."""
+        """New settings for what starts from now on; what failed with the old ones need not wait."""
         self.setup, self.loader, self.make_applier = setup, loader, make_applier
+        with self._lock:
+            self._retry_at = dict.fromkeys(self._retry_at, 0.0)
         self._settler.setup = setup
 
     # -- the worker's side ----------------------------------------------------------------------
@@ -173,6 +176,7 @@ class Copying:
         if self._begun is None:
             rows = target.query(query("copy", "begun_tables"), [self.setup.queue])
             self._begun = {row.table_name for row in rows}
+            self._unfinished |= {row.table_name for row in rows if not row.finished}
         self._begun |= self._retry_at.keys()
         gone = self._begun - self._jobs.keys() - {t.table_name for t in tables}
         self._begun -= gone
@@ -186,8 +190,10 @@ class Copying:
         for table in tables:
             name = table.table_name
             state = MergeState.parse(table.merge_state).state
-            if state is State.OK or name in self._jobs or self._retry_at.get(name, 0.0) > now:
+            if name in self._jobs or self._retry_at.get(name, 0.0) > now:
                 continue
+            if state is State.OK and name not in self._unfinished:
+                continue  # one that is: the copy died before it gave its consumer up
             if state in (State.NONE, State.IN_COPY):
                 load.append(table)
             else:
@@ -273,6 +279,7 @@ class Copying:
         except Exception as error:
             self._failed(job, error)
         else:
+            self._unfinished.discard(job.name)
             self._settler.look_again()
             self._release(job)
         self._on_move()
@@ -317,4 +324,5 @@ class Copying:
         self.setup.note_error(job.name, lines[0])
         with self._lock:
             self._retry_at[job.name] = self.clock.monotonic() + self.setup.retry_sleep
+            self._unfinished.add(job.name)
             self._jobs.pop(job.name, None)

@@ -14,10 +14,12 @@ from vedur.catalog.tables import change_table_state, hold_table
 from vedur.change.event import Event, EventRange
 from vedur.change.table import Replica, Snapshot
 from vedur.clock import Clock
-from vedur.errors import StateError
+from vedur.errors import StaleStage, StateError
+from vedur.failpoint import reach
 from vedur.node import state as node_state
-from vedur.queue.batches import get_subscription, get_ticks
-from vedur.queue.slices import Tick, cut
+from vedur.queue.batches import get_subscription, get_ticks, get_ticks_ahead
+from vedur.queue.ranges import event_range
+from vedur.queue.slices import Tick
 from vedur.sql import query
 from vedur.worker.copying_context import CopySetup, GivenUp, MakeApplier, TableJob
 from vedur.worker.copying_steps import Step
@@ -50,6 +52,7 @@ class CatchUp:
         self.applier = make_applier(setup.staging(job.name), job.provider)
         self._meeting_shown = False
         self._replayed = False
+        self._stale = False
 
     def run(self) -> None:
         """Until the table is ok. Raises GivenUp where it is no longer wanted."""
@@ -77,6 +80,7 @@ class CatchUp:
             finally:
                 if not stage.closed:
                     self.applier.start(stage)
+            reach("copy.ok")
             forget_consumer(self.setup, self.job.provider, self.job.consumer)
             self.setup.enter(target, self.job, Step.FOREIGN_KEYS)
             log.info("%s: in sync", self.job.name)
@@ -130,6 +134,13 @@ class CatchUp:
             return self._move(target, stage, provider)
         except Moved:
             self._replayed = False
+            return False
+        except StaleStage as stale:
+            self.applier.forget()
+            if self._stale:
+                raise  # not for ever without a pause
+            self._stale = True
+            log.info("%s: %s", self.job.name, stale.message)
             return False
 
     def _move(self, target: vdb.Database, stage: vdb.Database, provider: vdb.Database) -> bool:
@@ -185,8 +196,9 @@ class CatchUp:
         worker = int(target.value(query("copy", "worker_position"), [self.setup.queue]) or 0)
         if worker <= at:
             return True
-        ticks = get_ticks(provider, self.setup.queue, at, worker)
-        return bool(ticks) and ticks[-1].event_seq - ticks[0].event_seq <= _NEAR_EVENTS
+        queue = self.setup.queue
+        ends = get_ticks(provider, queue, at, at) + get_ticks(provider, queue, worker, worker)
+        return bool(ends) and ends[-1].event_seq - ends[0].event_seq <= _NEAR_EVENTS
 
     def _meet(
         self,
@@ -224,7 +236,9 @@ class CatchUp:
         """Apply the table's events after tick `at`, up to `goal` or as far as one batch goes."""
         queue, consumer, job = self.setup.queue, self.job.consumer, self.job
         place = get_subscription(provider, queue, consumer)
-        ticks = get_ticks(provider, queue, at, goal)
+        # Of a long backlog only as many as one batch can take.
+        ahead = get_ticks_ahead(provider, queue, at, at, self.setup.max_batch_events)
+        ticks = [t for t in ahead if t.id <= goal]
         if place is None or not ticks or ticks[0].id != at or len(ticks) < 2:
             self._set_state(target, None, None)
             raise StateError(
@@ -234,14 +248,21 @@ class CatchUp:
         first, last = ticks[0], ticks[-1]
         most = min(_MAX_SLICES, self.setup.connections)
         count = min(most, (last.event_seq - first.event_seq) // _SLICE_EVENTS + 1)
-        mine = f"ev_extra1 = {_literal(job.name)}"
-        slices = [f"{s.condition} and {mine}" for s in cut(first, last, ticks[1:-1], count)]
-        source = EventRange(place.events, tuple(slices), place.sub_id)
-        tables = [Replica(job.name, str(job.dest), job.table.custom_snapshot, job.condition)]
-        if any(provider.value(_any_event(source.events, s)) for s in slices):
-            self._apply(target, stage, source, tables, last.id)
+        # An event without the column may name its table in its type, which is JSON then.
+        mine = (
+            f"(ev_extra1 = {_literal(job.name)}"
+            " or (coalesce(ev_extra1, '') = '' and ev_type ^@ '{'))"
+        )
+        source = event_range(provider, place, ticks, count, mine)
+        tables = [job.table.replica]
+        if any(provider.value(_any_event(source.events, s)) for s in source.slices):
+            self._apply(target, stage, source, tables, at, last.id)
         else:  # nothing happened to the table: not worth a job
-            node_state.set_consumer_completed(target, queue, consumer, last.id)
+            with target.transaction():
+                self._require_place(target, at)
+                node_state.set_consumer_completed(target, queue, consumer, last.id)
+        self._stale = False
+        reach("copy.replayed")
         provider.call("pgq.register_consumer_at", queue, consumer, last.id)
         log.debug("%s: caught up to tick %d", job.name, last.id)
         return last.id
@@ -252,16 +273,28 @@ class CatchUp:
         stage: vdb.Database,
         source: EventRange,
         tables: list[Replica],
+        at: int,
         tick: int,
     ) -> None:
         staged = self.applier.stage(stage, source, tables, 0)
         with target.transaction():
-            if not hold_table(target, self.setup.queue, self.job.table):
-                raise Moved
+            self._require_place(target, at)
             target.execute(query("copy", "replica_role"))
             self.applier.apply(target, staged, tables, _ignore)
             node_state.set_consumer_completed(target, self.setup.queue, self.job.consumer, tick)
+            reach("copy.merged")
         self.applier.done(stage, 0)
+
+    def _require_place(self, target: vdb.Database, at: int) -> None:
+        """State and position are what this replay began with, and stay so until the commit.
+
+        Another worker of the node may have come in between; the lock of the table is for both.
+        """
+        queue, consumer = self.setup.queue, self.job.consumer
+        if not hold_table(target, queue, self.job.table):
+            raise Moved
+        if target.value(query("copy", "copy_position"), [queue, consumer]) != at:
+            raise Moved
 
     def _one_batch(self, ticks: list[Tick]) -> list[Tick]:
         limit = ticks[0].event_seq + self.setup.max_batch_events

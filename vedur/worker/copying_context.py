@@ -11,7 +11,9 @@ from typing import Any, Protocol
 from vedur import db as vdb
 from vedur.catalog import TableInfo, get_table_list
 from vedur.catalog.attrs import decode_attrs
+from vedur.change.columns import Columns
 from vedur.errors import VedurError
+from vedur.failpoint import reach
 from vedur.names import QualifiedName, parse_name
 from vedur.sql import query
 from vedur.worker.copying_steps import Step
@@ -36,6 +38,8 @@ class Plan(Protocol):
     def rows_estimated(self) -> int: ...
     @property
     def bytes_estimated(self) -> int: ...
+    @property
+    def only_source(self) -> tuple[str, ...]: ...
 
 
 class Loader(Protocol):
@@ -51,8 +55,12 @@ class Loader(Protocol):
         dest: QualifiedName,
         condition: str | None,
         whole: bool,
+        columns: Columns | None,
     ) -> Any:
-        """Columns, format and slices; `source` holds the snapshot. `whole`: in one transaction."""
+        """Columns, format and slices; `source` holds the snapshot. `whole`: in one transaction.
+
+        `columns` is the table's column list, None for all.
+        """
 
     def store(self, target: vdb.Database, plan: Any) -> None:
         """Write the slices where tasks find them, in the caller's transaction."""
@@ -81,6 +89,7 @@ class CopySetup:
     tick_wait: float = 3.0
     connections: int = 8
     meeting_wait: float = 60.0
+    missing_columns: str = "warn"  # or stop: columns that the target lacks and no script brings
     on_step: Callable[[str, Step], None] = _no_hook
 
     def consumer(self, table: str) -> str:
@@ -112,6 +121,7 @@ class CopySetup:
                 "finished": step is Step.FOREIGN_KEYS,
             }
             db.execute(query("copy", "set_step"), row)
+        reach(f"copy.{step.name.lower()}")
         self.on_step(job.name, step)
 
     def note_error(self, table: str, message: str) -> None:

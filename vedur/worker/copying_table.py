@@ -29,10 +29,12 @@ from vedur.catalog.table_ddl import (
 from vedur.catalog.tables import change_table_state, hold_table, local_set_table_struct
 from vedur.clock import Clock
 from vedur.errors import StateError, VedurError
+from vedur.failpoint import reach
 from vedur.names import parse_name
 from vedur.node import state as node_state
 from vedur.node.info import get_node_info
 from vedur.sql import query
+from vedur.worker.copying_columns import accept_columns, let_worker_pass
 from vedur.worker.copying_context import (
     CopySetup,
     GivenUp,
@@ -154,8 +156,28 @@ class GroupCopy:
         self._set_state(target, job, None, State.IN_COPY)
         self.setup.enter(target, job, Step.STRIP)
         self._drop_fkeys(target, job)
+        plan = self._plan(target, job, snapshot, source)
+        if plan.only_source:
+            let_worker_pass(self.setup, job, target, snapshot.visible, self.clock, plan)
+            plan = self._plan(target, job, snapshot, source)
+            accept_columns(self.setup, job, plan)
+        self._strip(target, job, plan, snapshot)
+        self.setup.enter(target, job, Step.LOAD)
+        started = self.clock.monotonic()
+        with Progress(self.setup, job.name, plan, self.clock) as progress:
+            rows = self.loader.load(self.provider, target, snapshot.exported, plan)
+        progress.finish(target)
+        reach("copy.loaded")
+        seconds = max(self.clock.monotonic() - started, 0.001)
+        log.info("%s: %d rows copied in %.1f s, %.0f rows/s", job.name, rows, seconds,
+                 rows / seconds)  # fmt: skip
+        return snapshot.visible
+
+    def _plan(
+        self, target: vdb.Database, job: TableJob, snapshot: Snapshot, source: TableInfo
+    ) -> Any:
         with self._planning:  # one connection, several tables
-            plan = self.loader.plan(
+            return self.loader.plan(
                 snapshot.holder,
                 target,
                 self.setup.queue,
@@ -164,17 +186,8 @@ class GroupCopy:
                 job.dest,
                 job.condition,
                 job.keeps_rows,
+                job.table.columns,
             )
-        self._strip(target, job, plan, snapshot)
-        self.setup.enter(target, job, Step.LOAD)
-        started = self.clock.monotonic()
-        with Progress(self.setup, job.name, plan, self.clock) as progress:
-            rows = self.loader.load(self.provider, target, snapshot.exported, plan)
-        progress.finish(target)
-        seconds = max(self.clock.monotonic() - started, 0.001)
-        log.info("%s: %d rows copied in %.1f s, %.0f rows/s", job.name, rows, seconds,
-                 rows / seconds)  # fmt: skip
-        return snapshot.visible
 
     def _source_of(self, job: TableJob) -> TableInfo:
         source = self._sources.get(job.name)
@@ -215,6 +228,7 @@ class GroupCopy:
                 relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
                 only = "" if relation.kind == "p" else "only "
                 target.execute(f"truncate {only}{job.dest.quoted}")
+            reach("copy.emptied")
 
     def _strip_indexes(self, target: vdb.Database, job: TableJob) -> None:
         relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
@@ -249,6 +263,7 @@ class GroupCopy:
             local_set_table_struct(target, self.setup.queue, job.name, None)
             self._set_state(target, job, visible, State.CATCHING_UP)
             target.execute(query("copy", "forget_slices"), [self.setup.queue, job.name])
+            reach("copy.rebuilt")
 
     def _build(self, part: Any) -> None:
         with self.setup.connect() as db:

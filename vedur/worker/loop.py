@@ -18,10 +18,10 @@ from vedur.config import LondisteSettings
 from vedur.daemon import Signals
 from vedur.db import Database, connect
 from vedur.db.conninfo import parse, with_params
-from vedur.errors import ConnectError, DatabaseError, StateError, VedurError
+from vedur.errors import ConnectError, DatabaseError, StaleStage, StateError, VedurError
+from vedur.failpoint import reach
 from vedur.node import NodeType, WorkerState, get_worker_state
 from vedur.node.state import (
-    set_consumer_error,
     set_consumer_uptodate,
     set_global_watermark,
     set_subscriber_watermark,
@@ -37,6 +37,7 @@ from vedur.queue.consumer import count_up_to, merge_count
 from vedur.sql import query
 from vedur.worker.batch import BatchRunner
 from vedur.worker.protocol import CopyControl
+from vedur.worker.recovery import EngineLost, Recovery
 from vedur.worker.stats import Stats
 
 log = logging.getLogger(__name__)
@@ -44,13 +45,19 @@ log = logging.getLogger(__name__)
 #: A root has little to do: it looks every tenth loop_delay, as upstream.
 _ROOT_PACE = 10
 
+#: What is staged can be overtaken by DDL or by another worker, but not again and again.
+_STALE_ROUNDS = 5
+
 MakeRunner = Callable[[str, WorkerState], BatchRunner]
 MakeCopies = Callable[[], CopyControl]
 
 
 @dataclass
 class Worker:
-    """One node's worker. `make_runner(provider_connstr, state)` is called when a leaf starts."""
+    """One node's worker. `make_runner(provider_connstr, state)` is called when a leaf starts.
+
+    `engine_lost` tells whether the runner's Spark has died; True for a thorough look.
+    """
 
     settings: LondisteSettings
     make_runner: MakeRunner
@@ -58,6 +65,7 @@ class Worker:
     clock: Clock = SYSTEM
     copies: CopyControl | None = None
     reload: Callable[[], LondisteSettings] | None = None
+    engine_lost: Callable[[bool], bool] = lambda thorough: False
     on_alive: Callable[[], None] | None = None
     on_node: Callable[[str], None] | None = None
     _target: Database | None = None
@@ -70,7 +78,12 @@ class Worker:
     _next_local_wm: float = 0.0
     _opened: float = 0.0
     _holds: bool | None = None
+    _stale: int = 0
     _stats: Stats = field(default_factory=Stats)
+    _recovery: Recovery = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._recovery = Recovery(self.signals)
 
     @property
     def queue(self) -> str:
@@ -115,24 +128,29 @@ class Worker:
         now = self.clock.monotonic()
         if now >= self._next_global_wm:
             set_global_watermark(target, self.queue, None)
+            reach("root.watermark")
             self._next_global_wm = now + self.settings.global_wm_publish_period
         root_check_seqs(target, self.queue)
+        reach("root.sequences")
         self._alive()
         self._stats.standby(log, self.clock.monotonic(), self.settings.keepalive_stats)
         return False
 
     def _work_leaf(self, target: Database, state: WorkerState) -> bool:
         provider = self._open_provider(state)
+        if self._runner is not None and self.engine_lost(False):
+            raise EngineLost  # also where there is nothing to do: first copies need it, too
         runner = self._open_runner(target, state)
         self._alive()
         self._report_watermark(provider, state)
+        # The hold first: whoever held the worker may have changed what the tables are.
+        hold = self._hold(target, state)
         tables = get_table_list(target, self.queue)
         if self.copies is not None and self.copies.advance(
             target, self._provider_connstr, tables, state.completed_tick
         ):
             return True  # it has waited a little for the copy that it meets
         settings = self.settings
-        hold = self._hold(target, state)
         if hold == state.completed_tick:
             return False
         began = self.clock.monotonic()
@@ -148,8 +166,20 @@ class Worker:
             self._stats.idle(log, self.clock.monotonic(), settings.keepalive_stats)
             return False
         assert self._subscription is not None
-        done = runner.run(target, provider, batch, self._subscription, tables)
+        try:
+            done = runner.run(target, provider, batch, self._subscription, tables)
+        except StaleStage as stale:
+            return self._stage_again(stale)
+        self._stale = 0
         self._stats.worked(log, done, began, self.clock.monotonic())
+        return True
+
+    def _stage_again(self, stale: StaleStage) -> bool:
+        """The batch is still open: the next round takes it up. Not for ever without a pause."""
+        self._stale += 1
+        if self._stale > _STALE_ROUNDS:
+            raise stale
+        log.info("%s", stale.message)
         return True
 
     def _hold(self, target: Database, state: WorkerState) -> int | None:
@@ -199,7 +229,8 @@ class Worker:
         try:
             while not self.signals.stop.is_set():
                 left = deadline - self.clock.monotonic()
-                if left <= 0:
+                if left <= 0 or self.signals.wake.is_set():
+                    self.signals.wake.clear()
                     return
                 for said in self._listener.notifications(min(left, 0.5)):
                     if said.payload.rpartition(":")[0] == self.queue:
@@ -212,49 +243,32 @@ class Worker:
 
     def _work_safely(self) -> bool:
         try:
-            return self.work()
+            again = self.work()
         except Exception as error:
-            self._report(error)
-            self._close_connections()
-            if self.on_alive is not None and not isinstance(error, ConnectError):
-                raise  # a start that cannot work should fail in front of its starter
-            self._alive()
-            self.signals.wait(self.settings.exception_sleep)
+            self._recover(error)
             return True
+        self._recovery.reset()
+        return again
 
-    def _report(self, error: Exception) -> None:
-        verbose = log.isEnabledFor(logging.DEBUG)
-        job = self.settings.job_name
-        self._store_error(error)
-        message = error.message if isinstance(error, VedurError) else _one_line(error)
-        if isinstance(error, DatabaseError) and not isinstance(error, ConnectError):
-            statement = _first_sql_line(error.values.get("query"))
-            log.error(
-                "Job %s got error on connection '%s': %s.   Query: %s",
-                job,
-                error.values.get("connection"),
-                message,
-                statement,
-                exc_info=verbose,
-            )
-        else:
-            log.error("Job %s crashed: %s", job, message, exc_info=verbose)
-
-    def _store_error(self, error: Exception) -> None:
-        message = error.message if isinstance(error, VedurError) else _one_line(error)
-        try:
-            with connect(self.settings.db, name="db", autocommit=True) as db:
-                state = get_worker_state(db, self.queue)
-                if state is not None:
-                    set_consumer_error(db, self.queue, state.worker_name, message)
-        except VedurError as again:
-            log.warning("Failure to call pgq_node.set_consumer_error()")
-            log.debug("%s", again)
+    def _recover(self, error: Exception) -> None:
+        """Report, let go of everything, wait."""
+        # what Spark's client says about a Java that has gone tells nobody anything
+        if not isinstance(error, VedurError) and self._runner and self.engine_lost(True):
+            error = EngineLost()
+        self._recovery.report(self.settings, error)
+        self._close_connections()
+        if self.on_alive is not None and not isinstance(error, ConnectError):
+            raise error  # a start that cannot work should fail in front of its starter
+        self._alive()
+        self._recovery.pause(self.settings, error, self._provider_connstr)
 
     # -- connections ----------------------------------------------------------------------------
 
     def _open_target(self) -> Database:
-        if self._target is None or self._target.closed:
+        if self._target is not None and self._target.closed:
+            # what was staged on it may be gone: a crash empties staging tables
+            self._close_connections()
+        if self._target is None:
             self._target = connect(self.settings.db, name="db", autocommit=True)
             self._target.without_timeouts()
             self._opened = self.clock.monotonic()
@@ -268,9 +282,9 @@ class Worker:
         connstr = with_params(location, **extra) if extra else location
         if self._provider is None or self._provider.closed or connstr != self._provider_connstr:
             self._forget_provider()
+            self._provider_connstr = connstr
             self._provider = connect(connstr, name="provider_db", autocommit=True)
             self._provider.without_timeouts()
-            self._provider_connstr = connstr
             self._subscription = get_subscription(self._provider, self.queue, state.worker_name)
             if self._subscription is None:
                 raise StateError(
@@ -328,13 +342,3 @@ class Worker:
             self._close_connections()
         except VedurError as error:
             log.error("%s; going on with the old settings", error.message)
-
-
-def _one_line(error: Exception) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
-
-
-def _first_sql_line(text: object) -> str:
-    lines = [x for x in str(text or "").splitlines() if x.strip() and not x.startswith("--")]
-    return " ".join(x.strip() for x in lines)[:300]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from vedur.catalog import TableInfo
+from vedur.change.aside import Aside
 from vedur.change.event import Event, EventRange
 from vedur.change.table import Replica
 from vedur.db import Database
@@ -57,8 +58,9 @@ class Applier(Protocol):
         prepared: Any,
         tables: Sequence[Replica],
         handle: Callable[[Event], None],
+        aside: Aside | None = None,
     ) -> Outcome:
-        """Merge, in the transaction of the caller."""
+        """Merge, in the transaction of the caller; `aside` takes what cannot be applied."""
 
     def done(self, db: Database, slot: int) -> None:
         """The slot is free."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from vedur.change.table import TableSpec
 from vedur.db import Database
-from vedur.errors import DatabaseError, StateError
+from vedur.errors import DatabaseError, StaleStage
 from vedur.names import quote_ident
-from vedur.pipeline.plan import StagedTable
+from vedur.pipeline.plan import Part, StagedTable
 from vedur.pipeline.stage.tables import stage_name
 from vedur.sql import query
 
@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 _COLLISIONS = frozenset(("23505", "23P01"))
 #: Below this the planner's guess (few rows, index lookups) is right without statistics.
 ANALYZE_ROWS = 20_000
+#: Every statement reads the whole staging table to find its part; beyond this a fold is cheaper.
+MAX_PARTS = 8
 
 
 class NeedsRowByRow(Exception):
@@ -40,6 +42,13 @@ class Merged:
     updated: int = 0
     inserted: int = 0
     missing: int = 0
+
+    def add(self, more: Merged) -> None:
+        """Count another part."""
+        self.deleted += more.deleted
+        self.updated += more.updated
+        self.inserted += more.inserted
+        self.missing += more.missing
 
 
 @dataclass
@@ -56,6 +65,8 @@ class TableMerge:
         self.spec: TableSpec = self.table.spec
         self.kinds: Counter[tuple[str, int]] = Counter(self.table.kinds)
         self.position = {c.name: f"c{i}" for i, c in enumerate(self.spec.stage_columns)}
+        if self.table.parts:
+            self.slices = self.table.slices
 
     def run(self) -> Merged:
         """Merge; raises `NeedsRowByRow` before anything was written."""
@@ -64,7 +75,8 @@ class TableMerge:
         self._check()
         if self.after:
             self._count()
-        if self.table.needs_fold:
+        parts = self._in_order()
+        if not parts and self.table.needs_fold:
             self._fold()
         if any(kind in "X!" for kind, _ in self.kinds):
             raise NeedsRowByRow
@@ -74,13 +86,65 @@ class TableMerge:
             raise NeedsRowByRow
         try:
             with self.db.transaction():
-                return self._merge(reinsert=self._identity_in_the_way())
+                return self._merge_all(parts, reinsert=self._identity_in_the_way())
         except DatabaseError as error:
             if error.sqlstate not in _COLLISIONS or not self._total("U"):
                 raise
             log.debug("%s: changes collide in passing, rows are taken out first", self.spec.name)
             with self.db.transaction():
-                return self._merge(reinsert=True)
+                return self._merge_all(parts, reinsert=True)
+
+    def clear_way(self) -> None:
+        """Rows that an insert would find go first: the events know better."""
+        self._run("merge_clear")
+
+    def _in_order(self) -> list[Part]:
+        """Parts that can be merged one after the other like batches; none if they cannot.
+
+        A fold rewrites all that is staged (0.95 s of CPU for 190,000 rows, where merging them
+        takes 0.75 s); in order only the keys that are in several parts cost something. It needs
+        parts whose runs of a key do not interleave: they may where transactions ran side by side.
+        """
+        parts = sorted(self.table.parts, key=lambda p: p.first)
+        plain = self.spec.canonical(self.table.keys) and not self.spec.condition and not self.after
+        if not plain or not 1 < len(parts) <= MAX_PARTS:
+            return []
+        if any(kind not in "IUDP" for kind, _ in self.kinds):
+            return []
+        reached = parts[0].last
+        for at, part in enumerate(parts[1:], 1):
+            if part.first <= reached and self._interleaved(parts[:at], part, reached):
+                return []
+            reached = max(reached, part.last)
+        return parts
+
+    def _interleaved(self, earlier: list[Part], part: Part, reached: int) -> bool:
+        keys = [self.position[k] for k in self.table.keys]
+        return bool(
+            self.db.value(
+                self._text(
+                    "interleaved",
+                    earlier=", ".join(str(p.slice) for p in earlier),
+                    part=part.slice,
+                    first=part.first,
+                    reached=reached,
+                    same=" and ".join(f"a.{k} = b.{k}" for k in keys),
+                )
+            )
+        )
+
+    def _merge_all(self, parts: list[Part], reinsert: bool) -> Merged:
+        if not parts:
+            return self._merge(reinsert)
+        done = Merged()
+        slices, kinds = self.slices, self.kinds
+        try:
+            for part in parts:
+                self.slices, self.kinds = [part.slice], part.kinds
+                done.add(self._merge(reinsert))
+        finally:
+            self.slices, self.kinds = slices, kinds
+        return done
 
     def _check(self) -> None:
         """All that was announced is there, and the truncate cuts no net change in two.
@@ -91,7 +155,7 @@ class TableMerge:
         listed = ", ".join(map(str, self.slices))
         found = self.db.one(self._text("staged", slices=listed, after=self.after))
         if found.n != self.table.rows:
-            raise StateError(
+            raise StaleStage(
                 f'table "{self.spec.name}": {found.n} of {self.table.rows} staged changes are '
                 "there; the batch must be staged again"
             )

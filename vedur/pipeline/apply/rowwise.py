@@ -1,52 +1,46 @@
-"""Ordered replay, one statement per event: for what cannot be expressed as net changes.
+"""Replay of single events, one statement each: for what cannot be expressed as net changes.
 
-Statements go out pipelined; if one fails, the same events are sent again one at a time, so that
-the error names the event.
+The order, and what happens when a statement fails, is in `ordered.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 from vedur.change import jsonrow, sqlfrag, urlenc
-from vedur.change.event import Event, EventType, parse_type
+from vedur.change.aside import RowKey, row_key
+from vedur.change.event import UNREADABLE, Event, EventType, parse_type, unreadable
 from vedur.change.jsonrow import Nested, nested_to_text
 from vedur.change.table import TableSpec
 from vedur.db import Database
-from vedur.errors import DatabaseError, StateError
+from vedur.errors import StateError
 from vedur.names import quote_ident
 from vedur.sql import query
 
-_AT_ONCE = 500
+_LENGTH = re.compile(r"\([^)]*\)")
+#: By these bare names SQL means one character, one bit.
+_FIXED = re.compile(r"^(character|bit)(?! varying)")
+_WITHOUT_LENGTH = {"character": "bpchar", "bit": "bit varying"}
 
 
 @dataclass
 class RowWise:
-    """Applies events in order; `truncate` is called for truncate events."""
+    """Applies events; `truncate` is called for truncate events."""
 
     db: Database
     tables: dict[str, TableSpec]
     truncate: Callable[[TableSpec], None]
+    replace: bool = False  # rows that an insert finds are overwritten
     counts: dict[str, int] = field(default_factory=lambda: {"I": 0, "U": 0, "D": 0})
     missing: int = 0
+    missing_columns: dict[str, set[str]] = field(default_factory=dict)  # left out, by table
     _texts: dict[tuple[str, ...], str] = field(default_factory=dict)
 
-    def run(self, events: Iterable[Event]) -> None:
-        """Apply all of them."""
-        source = iter(events)
-        while chunk := list(islice(source, _AT_ONCE)):
-            try:
-                with self.db.transaction():
-                    self._send(chunk)
-            except DatabaseError as error:
-                if error.sqlstate is None:
-                    raise
-                self._one_by_one(chunk)
-
-    def _send(self, chunk: list[Event]) -> None:
+    def send(self, chunk: list[Event]) -> None:
+        """Apply events one after the other, without waiting for answers."""
         pending: list[tuple[str, Any]] = []
 
         def settle() -> None:
@@ -56,29 +50,55 @@ class RowWise:
 
         with self.db.raw.pipeline() as pipe:
             for event in chunk:
-                said = parse_type(event.ev_type)
-                if said.op == "R":
+                if self.empties(event):
                     pipe.sync()
                     settle()
-                    self.truncate(self._spec(event, said))
+                    self._truncate(event)
                     continue
                 for op, text, params in self.statements(event):
                     pending.append((op, self.db.raw.execute(text, params)))
         settle()
 
-    def _one_by_one(self, chunk: list[Event]) -> None:
-        for event in chunk:
-            try:
-                said = parse_type(event.ev_type)
-                if said.op == "R":
-                    self.truncate(self._spec(event, said))
-                    continue
-                for op, text, params in self.statements(event):
-                    self._count(op, self.db.execute(text, params))
-            except DatabaseError as error:
-                error.args = (event.named(error.message),)
-                error.message = str(error.args[0])
-                raise
+    def one(self, event: Event) -> None:
+        """Apply one event and wait for the answer."""
+        if self.empties(event):
+            self._truncate(event)
+            return
+        for op, text, params in self.statements(event):
+            self._count(op, self.db.execute(text, params))
+
+    def table(self, event: Event) -> str:
+        """The name in the set of an event's table."""
+        return event.ev_extra1 or parse_type(event.ev_type).table or ""
+
+    @staticmethod
+    def empties(event: Event) -> bool:
+        """Is it a truncate?"""
+        return parse_type(event.ev_type).op == "R"
+
+    def key(self, event: Event) -> RowKey | None:
+        """The row that an event is about, None where that cannot be told."""
+        said = parse_type(event.ev_type)
+        if said.op == "R":
+            return None
+        try:
+            sets, where = self._decode(event, said)
+        except StateError:
+            return None
+        return row_key(self._spec(event, said), said, {**sets, **where})
+
+    def _truncate(self, event: Event) -> None:
+        spec = self._spec(event, parse_type(event.ev_type))
+        self._require(spec)
+        self.truncate(spec)
+
+    @staticmethod
+    def _require(spec: TableSpec) -> None:
+        if not spec.columns:
+            raise StateError(
+                f"{spec.dest} does not exist on the target: create it, "
+                f'or run "remove-table {spec.name}"'
+            )
 
     def _count(self, op: str, rows: int) -> None:
         self.counts[op.upper()] += rows
@@ -93,19 +113,40 @@ class RowWise:
         missing), text, parameters. None at all if it would change nothing."""
         said = parse_type(event.ev_type)
         spec = self._spec(event, said)
+        self._require(spec)
         sets, where = self._decode(event, said)
-        for name in (*sets, *where):
-            if name not in spec.by_name:
-                raise StateError(
-                    event.named(f'table "{spec.name}": column "{name}" is missing on the target')
-                )
+        sets, where = self._here(event, spec, sets), self._here(event, spec, where, key=True)
         values = {n: v for n, v in sets.items() if not spec.by_name[n].generated}
         if said.op == "U" and not values:
             return []
         if spec.condition and said.op != "D":
             return self._in_part(spec, said, values, where)
         text = self._text(spec, said.op, tuple(values), tuple(where))
-        return [(said.op, text, [*values.values(), *where.values()])]
+        statement = (said.op, text, [*values.values(), *where.values()])
+        keys = spec.local_keys(said.keys)
+        if said.op == "I" and self.replace and keys and all(k in values for k in keys):
+            found = [values[k] for k in keys]
+            return [("d", self._text(spec, "D", (), keys), found), statement]
+        return [statement]
+
+    def _here(
+        self, event: Event, spec: TableSpec, row: dict[str, str | None], *, key: bool = False
+    ) -> dict[str, str | None]:
+        """The values under the names that columns have here; what does not come here is left out.
+
+        The key must be there, whatever is said of other columns that the target lacks.
+        """
+        found = {}
+        for name, value in row.items():
+            local = spec.local(name)
+            if local in spec.by_name:
+                found[local] = value
+            elif key or (local is not None and spec.strict):
+                problem = f'column "{local or name}" is missing on the target'
+                raise StateError(event.named(f'table "{spec.name}": {problem}'))
+            elif local is not None:
+                self.missing_columns.setdefault(spec.name, set()).add(local)
+        return found
 
     def _in_part(
         self, spec: TableSpec, said: EventType, values: dict[str, Any], where: dict[str, Any]
@@ -130,6 +171,14 @@ class RowWise:
     def _decode(
         self, event: Event, said: EventType
     ) -> tuple[dict[str, str | None], dict[str, str | None]]:
+        try:
+            return self._read(event, said)
+        except UNREADABLE as error:
+            raise StateError(unreadable(error)) from error
+
+    def _read(
+        self, event: Event, said: EventType
+    ) -> tuple[dict[str, str | None], dict[str, str | None]]:
         data = event.ev_data or ""
         if said.format == "sql":
             return sqlfrag.decode(said.op, data)
@@ -137,7 +186,7 @@ class RowWise:
             row: dict[str, Any] = urlenc.decode(data)
         else:
             spec = self._spec(event, said)
-            row = {n: _plain(spec, n, v) for n, v in jsonrow.decode(data).items()}
+            row = {n: _plain(spec, spec.local(n), v) for n, v in jsonrow.decode(data).items()}
         if said.op == "I":
             return row, {}
         try:
@@ -163,7 +212,7 @@ class RowWise:
             return quote_ident(column).replace("%", "%%")
 
         def value(column: str) -> str:
-            return "%s::" + spec.by_name[column].type.replace("%", "%%")
+            return "%s::" + _unbounded(spec.by_name[column].type).replace("%", "%%")
 
         words = {"only": spec.only, "dest": spec.dest.replace("%", "%%")}
         if op == "I":
@@ -196,9 +245,18 @@ class RowWise:
         )
 
 
-def _plain(spec: TableSpec, name: str, value: Any) -> Any:
+def _unbounded(type: str) -> str:
+    """A type without its length: a cast to varchar(3) would cut a longer value in silence, where
+    the assignment to the column refuses it."""
+    if '"' in type:
+        return type
+    bare = _LENGTH.sub("", type)
+    return _FIXED.sub(lambda found: _WITHOUT_LENGTH[found[0]], bare)
+
+
+def _plain(spec: TableSpec, name: str | None, value: Any) -> Any:
     if value.__class__ is Nested:
-        column = spec.by_name.get(name)
+        column = spec.by_name.get(name or "")
         kind = column.type_kind if column else ""
         return nested_to_text(value, kind) if kind else str(value)
     return value

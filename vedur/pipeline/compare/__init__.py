@@ -1,18 +1,20 @@
 """Two tables at one moment: equal or not, and if not, which rows. Hashing happens in PostgreSQL.
 
 `match_columns` and `Pair` say what is compared, `checksum` hashes both sides slice by slice,
-`differing_keys` and `describe` narrow a difference down to rows and columns.
+`bucket_sums` does it by bucket of the key, `differing_keys` and `describe` narrow a difference
+down to rows and columns.
 """
 
 from __future__ import annotations
 
 from vedur.pipeline.compare.columns import ColumnInfo, Matched, match_columns
-from vedur.pipeline.compare.engine import checksum, custom_checksum
-from vedur.pipeline.compare.model import Pair, Side, Sums
+from vedur.pipeline.compare.engine import bucket_sums, checksum, custom_checksum
+from vedur.pipeline.compare.model import Buckets, Pair, Side, Sums
 from vedur.pipeline.compare.narrow import Difference, Differences, describe, differing_keys
 from vedur.pipeline.compare.plan import make_pair
 
 __all__ = [
+    "Buckets",
     "ColumnInfo",
     "Difference",
     "Differences",
@@ -20,6 +22,7 @@ __all__ = [
     "Pair",
     "Side",
     "Sums",
+    "bucket_sums",
     "checksum",
     "custom_checksum",
     "describe",

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from vedur.names import quote_ident
 
+_INTEGERS = frozenset(("smallint", "integer", "bigint"))
 #: Types inside one family print equal values alike: no cast is needed, and none is paid for.
 _FAMILIES = (
-    frozenset(("smallint", "integer", "bigint")),
+    _INTEGERS,
     frozenset(("text", "character varying")),
 )
 
@@ -35,6 +36,11 @@ class MatchedColumn:
 
     source: ColumnInfo
     target: ColumnInfo
+
+    @property
+    def integers(self) -> bool:
+        """Whole numbers on both sides, of whatever size."""
+        return self.source.type in _INTEGERS and self.target.type in _INTEGERS
 
     @property
     def source_sql(self) -> str:
@@ -77,12 +83,6 @@ def same_text(source: str, target: str) -> bool:
     if "[]" in source + target:
         return False
     return any(left in family and right in family for family in _FAMILIES)
-
-
-def parse_columns(attr: str) -> dict[str, str]:
-    """A column list as `--columns` writes it: `a,b,c=new_name`; source name to target name."""
-    pairs = (part.strip().partition("=") for part in attr.split(",") if part.strip())
-    return {source.strip(): (target or source).strip() for source, _, target in pairs}
 
 
 def match_columns(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,11 @@ T = TypeVar("T")
 
 SOURCE, TARGET = 0, 1
 
+#: The last line of a traceback that came through Spark as text.
+_OURS = re.compile(r"^vedur\.errors\.(\w+): (.*)$", re.M)
+#: Bytes of COPY data that are parsed together.
+_BLOCK = 1 << 20
+
 
 @dataclass(frozen=True)
 class Work:
@@ -42,6 +48,7 @@ def moment(connstr: str, begin: str) -> Iterator[Database]:
     """A connection inside a transaction at an exported snapshot; closed at the end."""
     db = connect(connstr, name="compare", autocommit=True, application_name="vedur compare")
     try:
+        db.without_timeouts()
         db.execute(query("compare", "pin"))
         db.execute(begin)
         yield db
@@ -49,17 +56,24 @@ def moment(connstr: str, begin: str) -> Iterator[Database]:
         db.close()
 
 
-def plan_work(pair: Pair, template: str, limit: int, **extra: str) -> list[Work]:
+def plan_work(
+    pair: Pair,
+    template: str,
+    limit: int,
+    *,
+    mask: int | None = None,
+    buckets: Sequence[int] | None = None,
+) -> list[Work]:
     """One statement for each slice of both sides, dealt out to at most `limit` tasks a side.
 
-    Tasks of both sides alternate, so that both servers work from the first moment on.
+    Tasks of both sides alternate, so that both servers work from the first moment on. `mask`
+    numbers the buckets of keys, `buckets` chooses some of them.
     """
     sides = []
     for number, side in ((SOURCE, pair.source), (TARGET, pair.target)):
-        bucket = {"bucket": extra_bucket(side, extra["mask"])} if "mask" in extra else {}
         texts = [
-            template.format(**_filled(side, piece_args, extra, bucket))
-            for piece_args in (side.slice_args(piece, pages) for piece, pages in slices(side))
+            template.format(**_filled(side, side.slice_args(piece, pages), mask, buckets))
+            for piece, pages in slices(side)
         ]
         tasks = min(limit, len(texts))
         sides.append(
@@ -69,20 +83,33 @@ def plan_work(pair: Pair, template: str, limit: int, **extra: str) -> list[Work]
 
 
 def _filled(
-    side: Side, args: dict[str, object], extra: dict[str, str], bucket: dict[str, str]
+    side: Side, args: dict[str, object], mask: int | None, buckets: Sequence[int] | None
 ) -> dict[str, object]:
-    filled = {**args, **bucket, "key": side.key_json()}
-    chosen = extra.get("buckets")
-    if chosen is not None:
-        filled["condition"] = (
-            f"{args['condition']} and {bucket['bucket']} = any ('{{{chosen}}}'::bigint[])"
+    filled = {**args, "key": side.key_json()}
+    if mask is not None:
+        filled["bucket"] = side.bucket(mask)
+    if buckets is not None:
+        chosen = query("compare", "in_buckets").format(
+            bucket=filled["bucket"], numbers=",".join(map(str, buckets))
         )
+        filled["condition"] = f"{args['condition']} and {chosen}"
     return filled
 
 
-def extra_bucket(side: Side, mask: str) -> str:
-    """The bucket of a row as an expression."""
-    return query("compare", "bucket").format(text=side.text_of(side.key), mask=mask)
+@contextmanager
+def job(spark: SparkSession, what: str) -> Iterator[None]:
+    """Jobs with progress; an error of ours inside Spark's long one is raised as it was."""
+    with progress(spark, what):
+        try:
+            yield
+        except VedurError:
+            raise
+        except Exception as error:
+            found = _OURS.findall(str(error))
+            if not found:
+                raise
+            name, message = found[-1]
+            raise getattr(vedur.errors, name, VedurError)(message) from error
 
 
 def collect(spark: SparkSession, work: Sequence[T], do: Callable[[T], Any], what: str) -> list[Any]:
@@ -103,7 +130,7 @@ def collect(spark: SparkSession, work: Sequence[T], do: Callable[[T], Any], what
                 yield pa.RecordBatch.from_pydict({"answer": [answer]})
 
     frame = spark.range(0, len(items), 1, len(items)).mapInArrow(run, "answer string")
-    with progress(spark, what):
+    with job(spark, what):
         answers = [json.loads(row.answer) for row in frame.collect()]
     for said in answers:
         if "error" in said:
@@ -128,42 +155,48 @@ def _plain(value: object) -> object:
     return str(value)
 
 
-def stream(
-    spark: SparkSession, work: Sequence[Work], schema: str, block: int = 20_000
-) -> DataFrame:
-    """Rows of all statements as a DataFrame; column `side` comes first, then the query's."""
+def stream(spark: SparkSession, work: Sequence[Work], names: Sequence[str]) -> DataFrame:
+    """Rows of all statements as a DataFrame; column `side` comes first, then the query's: `key`
+    is text, all others are numbers."""
     items = list(work)
-    names = [part.split()[0] for part in schema.split(",")]
+    kinds = ["side int", *(f"{n} string" if n == "key" else f"{n} bigint" for n in names)]
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from _read(items[number], names, block)
+                yield from _read(items[number], list(names))
 
-    return spark.range(0, len(items), 1, max(1, len(items))).mapInArrow(run, schema)
+    return spark.range(0, len(items), 1, max(1, len(items))).mapInArrow(run, ", ".join(kinds))
 
 
-def _read(work: Work, names: list[str], block: int) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
-    types = {"side": pa.int32(), "key": pa.string()}
+def _read(work: Work, names: list[str]) -> Iterator[pa.RecordBatch]:
+    """COPY's rows come one by one and are parsed many at a time, by Arrow."""
     with moment(work.connstr, work.begin) as db:
         for text in work.statements:
-            rows: list[tuple[Any, ...]] = []
-            for row in db.stream(text, size=block):
-                rows.append((work.side, *row))
-                if len(rows) == block:
-                    yield _batch(rows, names, types)
-                    rows.clear()
-            if rows:
-                yield _batch(rows, names, types)
+            blocks: list[bytes] = []
+            size = 0
+            with db.copy_out(query("compare", "as_csv").format(statement=text)) as rows:
+                for row in rows:
+                    blocks.append(bytes(row))
+                    size += len(row)
+                    if size > _BLOCK:
+                        yield from _parse(work.side, names, blocks)
+                        blocks, size = [], 0
+            if blocks:
+                yield from _parse(work.side, names, blocks)
 
 
-def _batch(rows: list[tuple[Any, ...]], names: list[str], types: dict[str, Any]) -> pa.RecordBatch:
+def _parse(side: int, names: list[str], blocks: list[bytes]) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
+    from pyarrow import csv
 
-    arrays = [
-        pa.array(list(values), type=types.get(name, pa.int64()))
-        for name, values in zip(names, zip(*rows, strict=True), strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=names)
+    types = {name: pa.string() if name == "key" else pa.int64() for name in names}
+    # No value holds a line break: keys are JSON, which writes it as two characters.
+    table = csv.read_csv(
+        pa.BufferReader(b"".join(blocks)),
+        csv.ReadOptions(use_threads=False, column_names=names),
+        csv.ParseOptions(newlines_in_values=False),
+        csv.ConvertOptions(column_types=types, strings_can_be_null=False),
+    )
+    column = pa.array([side], pa.int32()).take(pa.array([0] * table.num_rows, pa.int32()))
+    yield from table.add_column(0, "side", column).to_batches()

@@ -42,10 +42,12 @@ class Side:
     key_types: tuple[str, ...]
     connstr: str = field(repr=False)
     snapshot: str = ""
+    mark: str = "vedur compare"  # application_name of sessions at the snapshot
     condition: str = "true"
     where: str = "true"
     partitioned: bool = False
     transcode: bool = False  # the other side stores text in another encoding
+    integer_key: bool = False  # on both sides
 
     @property
     def only(self) -> str:
@@ -67,9 +69,23 @@ class Side:
         name = "row_text_utf8" if self.transcode else "row_text"
         return query("compare", name).format(columns=", ".join(expressions))
 
+    def bucket(self, mask: int) -> str:
+        """The number of a row's bucket, from its key alone; equal keys have equal numbers."""
+        key = query("compare", "seed").strip()
+        if self.integer_key:
+            for part in self.key:
+                key = query("compare", "key_int_hash").format(part=part, seed=key)
+        elif self.transcode or self.key == self.columns:
+            key = query("compare", "key_hash").format(text=self.text_of(self.key), seed=key)
+        else:
+            for part in self.key:
+                text = query("compare", "key_part").format(part=part)
+                key = query("compare", "key_hash").format(text=text, seed=key)
+        return f"({key} & {mask})"
+
     def begin(self) -> str:
         """Statements that open a transaction at this side's moment."""
-        return query("compare", "begin_at").format(snapshot=self.snapshot)
+        return query("compare", "begin_at").format(snapshot=self.snapshot, mark=self.mark)
 
     def slice_args(self, piece: Piece, pages: str) -> dict[str, object]:
         """What fills the braces of the statements that hash one slice."""
@@ -102,6 +118,7 @@ class Pair:
     keyed: bool
     target_names: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    chosen: bool = False  # by a column list: there may be more columns on both sides
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +145,29 @@ class Sums:
         """All four sums as one word."""
         sums = (self.a, self.b, self.c, self.d)
         return "".join(f"{(s or 0) & (1 << 64) - 1:016x}" for s in sums)
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """Both sides by bucket of the key's hash: the totals, and which buckets differ."""
+
+    mask: int
+    source: Sums
+    target: Sums
+    bad: tuple[int, ...]
+
+    @classmethod
+    def from_sums(cls, mask: int, source: dict[int, Sums], target: dict[int, Sums]) -> Buckets:
+        """Add up, and keep what is not the same."""
+        none = Sums()
+        bad = [n for n in source.keys() | target.keys() if source.get(n) != target.get(n)]
+        totals = [sum(side.values(), none) for side in (source, target)]
+        return cls(mask, totals[0], totals[1], tuple(sorted(bad)))
+
+    @property
+    def worth_choosing(self) -> bool:
+        """Does reading only bad buckets save anything?"""
+        return len(self.bad) <= (self.mask + 1) // 2
 
 
 def _plus(left: int | None, right: int | None) -> int | None:

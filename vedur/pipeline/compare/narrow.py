@@ -1,6 +1,6 @@
 """From "not equal" to the rows: buckets of the key's hash, then keys, then columns.
 
-1. Sums by bucket on both sides; Spark keeps the buckets whose sums differ.
+1. Sums by bucket on both sides (`bucket_sums`) say which buckets differ.
 2. Key and hash of every row in those buckets; Spark keeps what has no twin on the other side.
 3. For the keys that are shown: the rows of both sides, compared column by column.
 
@@ -19,22 +19,18 @@ from vedur.pipeline.compare.jobs import (
     SOURCE,
     TARGET,
     collect,
+    job,
     moment,
     plan_work,
     stream,
 )
-from vedur.pipeline.compare.model import Pair, Side
-from vedur.pipeline.compare.progress import progress, tasks_a_side
+from vedur.pipeline.compare.model import Buckets, Pair, Side
+from vedur.pipeline.compare.progress import tasks_a_side
 from vedur.sql import query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Rows that one bucket should have; a bad bucket costs as many hashes on the wire.
-_BUCKET_ROWS = 500
-_MAX_BUCKETS = 65536
-#: Below this many rows step 1 saves nothing.
-_SMALL = 20_000
 #: Keys of one lookup statement.
 _LOOKUP = 500
 
@@ -65,17 +61,25 @@ class Differences:
         return self.missing + self.extra + self.different
 
 
-def differing_keys(spark: SparkSession, pair: Pair, *, rows: int, limit: int = 8) -> DataFrame:
-    """Keys that differ, as a DataFrame (key, kind); `rows` is the size of the larger side.
+def differing_keys(
+    spark: SparkSession, pair: Pair, buckets: Buckets, *, limit: int = 8
+) -> DataFrame:
+    """Keys that differ, as a DataFrame (key, kind); `buckets` are those of the same moment.
 
     Works at the pair's snapshots: use it while they are open.
     """
     from pyspark.sql import functions as f
 
-    tasks = tasks_a_side(spark, limit)
-    buckets = _bad_buckets(spark, pair, rows, tasks)
-    work = plan_work(pair, query("compare", "key_hashes"), tasks, **buckets)
-    hashes = stream(spark, work, "side int, key string, h0 bigint, h1 bigint")
+    chosen = buckets.bad if buckets.worth_choosing else None
+    work = plan_work(
+        pair,
+        query("compare", "key_hashes"),
+        tasks_a_side(spark, limit),
+        mask=buckets.mask,
+        buckets=chosen,
+    )
+    # All of a key comes to one place at once, and both steps below work there.
+    hashes = stream(spark, work, ("key", "h0", "h1")).repartition("key")
     # A version of a row that both sides have equally often is no difference; what is left says by
     # its own side what is wrong with the key. Counting makes this right for repeated rows too.
     balance = f.sum(f.when(f.col("side") == SOURCE, 1).otherwise(-1))
@@ -92,28 +96,6 @@ def differing_keys(spark: SparkSession, pair: Pair, *, rows: int, limit: int = 8
     return kinds.select("key", kind.alias("kind"))
 
 
-def _bad_buckets(spark: SparkSession, pair: Pair, rows: int, tasks: int) -> dict[str, str]:
-    from pyspark.sql import functions as f
-
-    if rows < _SMALL:
-        return {}
-    count = min(_MAX_BUCKETS, 1 << max(4, (rows // _BUCKET_ROWS).bit_length()))
-    mask = str(count - 1)
-    work = plan_work(pair, query("compare", "bucket_sums"), tasks, mask=mask)
-    sums = ("rows", "a", "b", "c", "d")
-    schema = "side int, bucket bigint, " + ", ".join(f"{s} bigint" for s in sums)
-    frame = stream(spark, work, schema)
-    signed = [
-        f.sum(f.when(f.col("side") == SOURCE, f.col(s)).otherwise(-f.col(s))).alias(s) for s in sums
-    ]
-    bad = frame.groupBy("bucket").agg(*signed).where(" or ".join(f"{s} <> 0" for s in sums))
-    with progress(spark, f"Narrowing {pair.dest}"):
-        numbers = [row.bucket for row in bad.select("bucket").collect()]
-    if len(numbers) > count // 2:
-        return {}
-    return {"mask": mask, "buckets": ",".join(map(str, numbers))}
-
-
 def describe(
     spark: SparkSession, pair: Pair, keys: DataFrame, *, shown: int = 100, keep: bool = False
 ) -> Differences:
@@ -123,7 +105,7 @@ def describe(
     """
     kept = keys if keep else keys.persist()
     try:
-        with progress(spark, f"Rows of {pair.dest}"):
+        with job(spark, f"Rows of {pair.dest}"):
             counts = {r["kind"]: int(r["count"]) for r in kept.groupBy("kind").count().collect()}
             first = [(r.key, r.kind) for r in kept.orderBy("key").limit(shown).collect()]
     finally:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
+from vedur.change.columns import Columns, source_names
+from vedur.change.condition import written
 from vedur.db import Database
 from vedur.errors import StateError
 from vedur.names import QualifiedName, parse_name
-from vedur.pipeline.compare.columns import ColumnInfo, Matched, match_columns, parse_columns
+from vedur.pipeline.compare.columns import ColumnInfo, Matched, match_columns
 from vedur.pipeline.compare.model import Pair, Piece, Side
 from vedur.sql import query
 
@@ -37,12 +39,13 @@ def make_pair(
     *,
     condition: str | None = None,
     shared: bool = False,
-    columns: str | None = None,
+    columns: Columns | None = None,
     where: str | None = None,
 ) -> Pair:
     """What to compare. `condition` is the table's filter: the provider's rows that should be
     copied; on the target it holds too when other tables share the target (`shared`). `where`
-    narrows both sides. `columns` is the table's column list, if it has one."""
+    narrows both sides. Both are written in names of the target. `columns` is the table's column
+    list, if it has one."""
     source_name, target_name = parse_name(name), parse_name(dest)
     with source_db.transaction(), target_db.transaction():
         # Names of types are used in tasks, where no schema is searched but the server's own.
@@ -50,19 +53,26 @@ def make_pair(
             db.execute(query("compare", "no_search_path"))
         matched = _match(source_db, target_db, source_name, target_name, columns)
     key = matched.key_columns()
+    names = source_names(columns)
     source = _side(
-        source_db, source_name, condition, where, tuple(c.source_sql for c in matched.columns)
+        source_db,
+        source_name,
+        written(condition, names, "t"),
+        written(where, names, "t"),
+        tuple(c.source_sql for c in matched.columns),
     )
     target = _side(
         target_db,
         target_name,
-        condition if shared else None,
-        where,
+        written(condition, alias="t") if shared else None,
+        written(where, alias="t"),
         tuple(c.target_sql for c in matched.columns),
     )
     encodings = {str(db.value(query("compare", "encoding"))) for db in (source_db, target_db)}
     if len(encodings) > 1 and "SQL_ASCII" not in encodings:
         source, target = replace(source, transcode=True), replace(target, transcode=True)
+    if matched.key and all(c.integers for c in key):
+        source, target = replace(source, integer_key=True), replace(target, integer_key=True)
     return Pair(
         name,
         dest,
@@ -73,6 +83,7 @@ def make_pair(
         bool(matched.key),
         tuple(c.target.name for c in matched.columns),
         matched.only_source + matched.only_target,
+        columns is not None,
     )
 
 
@@ -81,13 +92,13 @@ def _match(
     target_db: Database,
     source: QualifiedName,
     target: QualifiedName,
-    columns: str | None,
+    columns: Columns | None,
 ) -> Matched:
     left, right = read_columns(source_db, source), read_columns(target_db, target)
     for found, table, where in ((left, source, "provider"), (right, target, "target")):
         if not found:
             raise StateError(f'table "{table}" does not exist on the {where}: nothing to compare')
-    renamed = parse_columns(columns) if columns else None
+    renamed = dict(columns) if columns is not None else None
     matched = match_columns(left, right, read_keys(source_db, source), renamed)
     if not matched.columns:
         raise StateError(f'tables "{source}" and "{target}" have no column in common')

@@ -1,12 +1,17 @@
-"""How many tasks a job gets, and a line now and then about how far it is."""
+"""How many tasks a job gets, and how far it is: on a terminal as it goes, else a log line at times.
+
+Work that takes a moment says nothing: then the output is what Londiste printed and no more.
+"""
 
 from __future__ import annotations
 
 import itertools
 import logging
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vedur.clock import SYSTEM
@@ -20,8 +25,9 @@ log = logging.getLogger(__name__)
 
 #: A task costs some 20 ms besides its slices; more than this only adds to that.
 _MANY_TASKS = 64
-#: Nobody wonders before, and short work prints what Londiste printed and nothing else.
+#: Nobody wonders before.
 _SAY_EVERY = 30.0
+_SHOW_EVERY = 1.0
 _groups = itertools.count(1)
 
 
@@ -58,14 +64,51 @@ def progress(spark: SparkSession, what: str) -> Iterator[None]:
         context.setLocalProperty("spark.jobGroup.id", "")
 
 
+@dataclass(frozen=True)
+class Parts:
+    """How many parts of some work there are, how many are done, and for how long it goes on."""
+
+    what: str
+    done: int
+    total: int
+    seconds: float
+
+    def text(self) -> str:
+        """For people; the rest is guessed from the parts done so far."""
+        said = f"{self.what}: {self.done} of {self.total} parts"
+        if not self.done or self.done == self.total:
+            return said
+        left = self.seconds * (self.total - self.done) / self.done
+        return f"{said}, about {left:.0f} s left"
+
+
 def _watch(context: SparkContext, group: str, what: str, done: threading.Event) -> None:
+    shown = sys.stderr.isatty() and log.isEnabledFor(logging.INFO)
+    begun = SYSTEM.monotonic()
+    drawn = False
+    while not SYSTEM.wait(done, _SHOW_EVERY if shown else _SAY_EVERY):
+        parts = _ask(context, group, what, SYSTEM.monotonic() - begun)
+        if parts.total and shown:
+            sys.stderr.write(f"\r{parts.text()}\x1b[K")
+            sys.stderr.flush()
+            drawn = True
+        elif parts.total:
+            log.info("%s", parts.text())
+    if drawn:  # the line was for watching only
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+def _ask(context: SparkContext, group: str, what: str, seconds: float) -> Parts:
     tracker = context.statusTracker()
-    while not SYSTEM.wait(done, _SAY_EVERY):
-        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
-        stages = [
-            tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds
-        ]
-        known = [s for s in stages if s is not None]
-        total = sum(s.numTasks for s in known)
-        if total:
-            log.info("%s: %d of %d parts", what, sum(s.numCompletedTasks for s in known), total)
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    stages = [
+        tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds
+    ]
+    known = [s for s in stages if s is not None]
+    return Parts(
+        what,
+        sum(s.numCompletedTasks for s in known),
+        sum(s.numTasks for s in known),
+        seconds,
+    )

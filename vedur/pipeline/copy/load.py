@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import vedur.errors
+from vedur.change.columns import Columns, source_names
+from vedur.change.condition import written
 from vedur.db import Database, Row
 from vedur.errors import ConnectError, InternalError, StateError, VedurError
 from vedur.names import QualifiedName
@@ -93,14 +95,18 @@ def plan_table(
     dest: QualifiedName,
     condition: str | None = None,
     slice_bytes: int = SLICE_BYTES,
+    columns: Columns | None = None,
 ) -> TableCopy:
-    """Work out columns, format and slices; `source` is the transaction that holds the snapshot."""
+    """Work out columns, format and slices; `source` is the transaction that holds the snapshot.
+
+    `condition` is written in names of the target, `columns` is the table's column list. What to do
+    about columns that only the provider has is the caller's business.
+    """
     there = find_relation(source, source_name, "provider")
     here = find_relation(target, dest, "subscriber")
-    matched = match_columns(table, read_columns(source, there.oid), read_columns(target, here.oid))
-    if matched.only_source:
-        log.warning('%s: columns only on the provider, not copied: %s', table,
-                    ", ".join(matched.only_source))  # fmt: skip
+    matched = match_columns(
+        table, read_columns(source, there.oid), read_columns(target, here.oid), columns
+    )
     if matched.only_target:
         log.warning('%s: columns only on the subscriber, left to their defaults: %s', table,
                     ", ".join(matched.only_target))  # fmt: skip
@@ -111,10 +117,12 @@ def plan_table(
         dest,
         matched.columns,
         matched.format,
-        condition or None,
+        written(condition, source_names(columns), "t"),
         make_slices(leaves, slice_bytes),
         sum(leaf.rows_estimated for leaf in leaves),
         sum(max(leaf.all_bytes, leaf.heap_bytes) for leaf in leaves),
+        dest_columns=matched.dest_columns,
+        only_source=matched.only_source,
     )
 
 
@@ -153,10 +161,11 @@ class SparkLoader:
         dest: QualifiedName,
         condition: str | None,
         whole: bool = False,
+        columns: Columns | None = None,
     ) -> TableCopy:
         """As `plan_table`; `whole` puts everything into one slice, so into one transaction."""
         plan = plan_table(
-            source, target, queue, table, source_name, dest, condition, self.slice_bytes
+            source, target, queue, table, source_name, dest, condition, self.slice_bytes, columns
         )
         if whole:
             tree = find_relation(source, source_name, "provider").kind == "p"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from vedur.change.columns import Columns
 from vedur.errors import StateError
 from vedur.names import QualifiedName, quote_ident
 
@@ -53,7 +54,11 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class TableCopy:
-    """Everything that a task must know about a table but its slice."""
+    """Everything that a task must know about a table but its slice.
+
+    `columns` and `condition` are for the provider, where the table is called t; `dest_columns` are
+    the target's names, none where they are the same.
+    """
 
     queue: str
     table: str
@@ -66,11 +71,8 @@ class TableCopy:
     bytes_estimated: int = 0
     whole_tree: bool = False  # the one slice reads a partitioned table with its partitions
     registered: bool = True  # false: not a table of a set, nothing can remove it meanwhile
-
-    @property
-    def column_list(self) -> str:
-        """The columns, quoted, for both sides."""
-        return ", ".join(quote_ident(c) for c in self.columns)
+    dest_columns: tuple[str, ...] = ()
+    only_source: tuple[str, ...] = ()  # columns that are not copied, because the target lacks them
 
     @property
     def task_name(self) -> str:
@@ -94,41 +96,75 @@ class TableCopy:
             where.append(f"({self.condition}\n)")
         text = f" where {' and '.join(where)}" if where else ""
         only = "" if self.whole_tree else "only "
-        source = f"select {self.column_list} from {only}{piece.leaf.quoted}{text}"
+        listed = _listed(self.columns)
+        source = f"select {listed} from {only}{piece.leaf.quoted} as t{text}"
         return f"copy ({source}) to stdout (format {self.format})"
 
     @property
     def copy_in(self) -> str:
         """The statement that loads a slice on the target."""
-        return f"copy {self.dest.quoted} ({self.column_list}) from stdin (format {self.format})"
+        listed = _listed(self.dest_columns or self.columns)
+        return f"copy {self.dest.quoted} ({listed}) from stdin (format {self.format})"
+
+
+def _listed(columns: tuple[str, ...]) -> str:
+    return ", ".join(quote_ident(c) for c in columns)
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnMatch:
-    """Columns of both sides put together."""
+    """Columns of both sides put together: names on the provider, names on the target."""
 
     columns: tuple[str, ...]
+    dest_columns: tuple[str, ...]
     format: Format
     only_source: tuple[str, ...]
     only_target: tuple[str, ...]
 
 
-def match_columns(table: str, source: Sequence[Column], target: Sequence[Column]) -> ColumnMatch:
-    """The columns to copy. Generated columns of the target make themselves."""
+def match_columns(
+    table: str,
+    source: Sequence[Column],
+    target: Sequence[Column],
+    chosen: Columns | None = None,
+) -> ColumnMatch:
+    """The columns to copy: those of the list, or all that both sides have.
+
+    Generated columns of the target make themselves.
+    """
+    names = {c.name: c.name for c in source} if chosen is None else dict(chosen)
     there = {c.name: c for c in target if not c.generated}
     generated = {c.name for c in target if c.generated}
-    common = [c for c in source if c.name in there]
+    if chosen is not None:
+        _require(table, names, source, target)
+    common = [c for c in source if names.get(c.name) in there]
     if not common:
         raise StateError(f'table "{table}": source and target have no column in common')
-    same = all(c.plain and there[c.name].plain and c.type_oid == there[c.name].type_oid
-               for c in common)  # fmt: skip
-    names = {c.name for c in source}
+    pairs = [(c, there[names[c.name]]) for c in common]
+    same = all(c.plain and d.plain and c.type_oid == d.type_oid for c, d in pairs)
+    wanted = [c.name for c in source if c.name in names]
+    known = set(names.values())
     return ColumnMatch(
         tuple(c.name for c in common),
+        tuple(d.name for _, d in pairs),
         "binary" if same else "text",
-        tuple(c.name for c in source if c.name not in there and c.name not in generated),
-        tuple(c.name for c in target if c.name not in names and not c.generated),
+        tuple(n for n in wanted if names[n] not in there and names[n] not in generated),
+        tuple(c.name for c in target if c.name not in known and not c.generated),
     )
+
+
+def _require(
+    table: str, names: Mapping[str, str], source: Sequence[Column], target: Sequence[Column]
+) -> None:
+    """A column that was asked for by name cannot be passed over."""
+    lists = (("provider", names.keys(), source), ("subscriber", names.values(), target))
+    for side, wanted, columns in lists:
+        lacking = sorted(set(wanted) - {c.name for c in columns})
+        if lacking:
+            raise StateError(
+                f'table "{table}": the column list names {", ".join(lacking)}, '
+                f"which the {side} does not have"
+            )
 
 
 def make_slices(leaves: Sequence[Leaf], slice_bytes: int = SLICE_BYTES) -> tuple[Slice, ...]:

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 from vedur.change.copytext import line
 from vedur.db import Database, connect
 from vedur.names import quote_ident
-from vedur.pipeline.compare.jobs import collect, moment
+from vedur.pipeline.compare.jobs import collect, job, moment
 from vedur.pipeline.compare.model import Pair
-from vedur.pipeline.compare.progress import progress
 from vedur.sql import query
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def stage_keys(spark: SparkSession, keys: DataFrame, target: str, stage: Stage) 
                 db.close()
         yield pa.RecordBatch.from_pydict({"n": [count]}, schema=pa.schema([("n", pa.int64())]))
 
-    with progress(spark, "Repair: keys"):
+    with job(spark, "Repair: keys"):
         counted = keys.select("key").mapInArrow(run, "n bigint").collect()
     return sum(int(row.n) for row in counted)
 

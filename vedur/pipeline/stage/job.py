@@ -40,16 +40,3 @@ def _rebuild(said: dict[str, Any]) -> VedurError:
     cls = getattr(vedur.errors, said["error"], VedurError)
     error: VedurError = cls(said["message"], **said["values"])
     return error
-
-
-def warm_up(spark: SparkSession) -> None:
-    """The first jobs of a session pay for loading classes and starting Python: pay it now."""
-
-    def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import vedur.pipeline.copy.task
-        import vedur.pipeline.stage.task  # noqa: F401
-
-        yield from batches
-
-    for _ in range(2):
-        spark.range(0, 1, 1, 1).mapInArrow(nothing, "id bigint").collect()

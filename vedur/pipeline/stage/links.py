@@ -31,6 +31,8 @@ def link(connstr: str, name: str, keep: bool) -> Iterator[Database]:
     db = _kept.pop(mark, None)
     if db is None or not _alive(db):
         db = connect(connstr, name=name, autocommit=True, application_name="vedur task")
+        # A giant tick is one statement of many minutes, a kept connection is idle for hours.
+        db.without_timeouts()
     try:
         yield db
     except BaseException:

@@ -11,6 +11,7 @@ import logging
 import zlib
 from collections.abc import Iterable
 
+from vedur.change.condition import written
 from vedur.change.table import Column, Replica, Snapshot, TableSpec
 from vedur.db import Database
 from vedur.errors import DatabaseError, StateError
@@ -39,14 +40,23 @@ def log_name(queue: str, slot: int) -> str:
 
 
 def load_specs(
-    db: Database, queue: str, wanted: Iterable[Replica], lenient: bool = False
+    db: Database,
+    queue: str,
+    wanted: Iterable[Replica],
+    lenient: bool = False,
+    strict: bool = True,
 ) -> dict[str, TableSpec]:
-    """Look at the target's tables; one that is not there is an error naming it, or left out."""
+    """Look at the target's tables; one that is not there is an error naming it, or left out.
+
+    `strict`: events with columns that the target lacks are errors.
+    """
     tables = {w.name: w for w in wanted}
     if not tables:
         return {}
     quoted = {w.name: parse_name(w.dest).quoted for w in tables.values()}
     params = {"names": list(quoted), "relations": list(quoted.values())}
+    # Read first: if a table changes now, its columns do not fit this, and the batch is staged anew.
+    shapes = {row.name: row.shape for row in db.query(query("replay", "shapes"), params)}
     columns: dict[str, list[Column]] = {name: [] for name in tables}
     for row in db.query(query("replay", "table_columns"), params):
         columns[row.name].append(
@@ -68,7 +78,7 @@ def load_specs(
                 f'table "{tables[row.name].dest}" does not exist on the target: create it, '
                 f'or run "remove-table {row.name}"'
             )
-        snapshot = tables[row.name].snapshot
+        snapshot, chosen = tables[row.name].snapshot, tables[row.name].columns
         specs[row.name] = TableSpec(
             name=row.name,
             dest=quoted[row.name],
@@ -78,7 +88,10 @@ def load_specs(
             exclusions=row.exclusions,
             partitioned=row.partitioned,
             snapshot=Snapshot.parse(snapshot) if snapshot else None,
-            condition=tables[row.name].condition or None,
+            condition=written(tables[row.name].condition),
+            chosen=dict(chosen) if chosen is not None else None,
+            strict=strict,
+            shape=shapes[row.name],
         )
     return specs
 

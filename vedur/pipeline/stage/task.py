@@ -16,6 +16,7 @@ from typing import Any
 from vedur.change.collapse import Collapser, TableBuffer
 from vedur.change.copytext import fields, line
 from vedur.change.event import Event
+from vedur.change.quick import QuickReader, csv_blocks, raw_entries, stage_places
 from vedur.change.table import TableSpec
 from vedur.db import Database
 from vedur.db.copyrows import copy_rows
@@ -28,6 +29,7 @@ from vedur.sql import query
 #: twice that.
 FLUSH_BYTES = 64 << 20
 _WRITE_CHARS = 1 << 18
+_READ_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class TableSummary:
     keys: list[str] = field(default_factory=list)
     shapes: dict[str, list[str]] = field(default_factory=dict)
     kinds: dict[str, int] = field(default_factory=dict)  # "kind/shape" -> rows
+    parts: list[dict[str, Any]] = field(default_factory=list)
     chunks: int = 0
     logged: int = 0
     early: int = 0  # of these, events before the first script
@@ -70,29 +73,41 @@ class _Attempt:
     slice_id: int
     collapser: Collapser
     tables: dict[str, TableSummary] = field(default_factory=dict)
+    held: int = 0  # the most bytes that were gathered at a time
 
     def summary(self, name: str) -> TableSummary:
         return self.tables.setdefault(name, TableSummary())
 
     def read(self, source: Database, condition: str) -> None:
-        text = query("replay", "read_events").format(
+        text = query("replay", "read_by_table").format(
             system=query("replay", "is_system").split("\n", 1)[-1],
             events=self.task.events,
             slice=condition,
             owner=self.task.owner,
         )
-        add, limit, collapser = self.collapser.add_row, self.task.flush_bytes, self.collapser
+        reader = QuickReader(self.collapser, self.task.flush_bytes, self._take_row, self.flush)
+        block: list[bytes] = []
+        size = 0
         for row in copy_rows(source, text):
-            ev_id, ev_txid, retry, ev_type, data, extra1, extra = fields(row.decode()[:-1])
-            if retry:
-                raise StateError(f"event {ev_id} is a retry: replication has no use for it")
-            more = tuple(json.loads(extra)) if extra else ()
-            add(ev_id, ev_txid, ev_type, data, extra1, more)  # type: ignore[arg-type]
-            if collapser.size > limit:
-                self.flush()
+            block.append(row)
+            size += len(row)
+            if size > _READ_BYTES:
+                reader.feed(b"".join(block).decode())
+                block, size = [], 0
+        reader.feed(b"".join(block).decode())
         self.flush()
 
+    def _take_row(self, row: str) -> tuple[str, str | None, str | None]:
+        """One event the long way; its type, table and payload."""
+        ev_id, ev_txid, retry, ev_type, data, extra1, extra = fields(row)
+        if retry:
+            raise StateError(f"event {ev_id} is a retry: replication has no use for it")
+        more = tuple(json.loads(extra)) if extra else ()
+        self.collapser.add_row(ev_id, ev_txid, ev_type, data, extra1, more)  # type: ignore[arg-type]
+        return ev_type or "", extra1, data
+
     def flush(self) -> None:
+        self.held = max(self.held, self.collapser.size)
         buffers, logged = self.collapser.take()
         for name, buffer in buffers.items():
             self._write_table(name, buffer)
@@ -106,13 +121,21 @@ class _Attempt:
         said.noop += buffer.noop
         said.last = max(said.last, int(buffer.last))
         stage = stage_name(buffer.spec, self.task.slot)
-        self._copy(query("replay", "stage_copy").format(stage=stage), buffer.lines(self.slice_id))
+        part = secrets.randbits(62)
+        self._copy(query("replay", "stage_copy").format(stage=stage), buffer.lines(part))
+        for shape, entries in raw_entries(buffer):
+            places = stage_places(buffer.spec, shape) or ()
+            columns = "".join(f", c{place}" for place in places)
+            text = query("replay", "stage_copy_csv").format(stage=stage, columns=columns)
+            self._copy(text, csv_blocks(part, shape, entries))
         known = {s.id: s.columns for s in (*buffer.shapes.values(), *buffer.unions.values())}
-        for (kind, shape), count in buffer.kinds.items():
-            mark = f"{kind}/{shape}"
+        kinds = {f"{kind}/{shape}": n for (kind, shape), n in buffer.kinds.items()}
+        said.parts.append(
+            {"slice": part, "first": buffer.first, "last": int(buffer.last), "kinds": kinds}
+        )
+        for mark, count in kinds.items():
             said.kinds[mark] = said.kinds.get(mark, 0) + count
-            if shape:
-                said.shapes[str(shape)] = list(known[shape])
+        said.shapes.update({str(s): list(known[s]) for _, s in buffer.kinds if s})
 
     def _write_log(self, events: list[Event]) -> None:
         for event in events:
@@ -156,11 +179,13 @@ class _Attempt:
             "part": part,
             "slice": self.slice_id,
             "events": c.events,
+            "held": self.held,
             "ignored": c.ignored,
             "tables": {n: asdict(t) for n, t in self.tables.items()},
             "barriers": [asdict(e) for e in c.barriers],
             "truncates": c.truncates,
             "faults": [asdict(f) for f in c.faults],
+            "missing_columns": {n: sorted(columns) for n, columns in c.missing_columns.items()},
         }
 
 

@@ -177,3 +177,58 @@ on conflict do nothing
 -- name: has_refresh_stale_captures
 -- Does this database have generated capture?
 select pg_catalog.to_regprocedure('vedur.refresh_stale_captures()') is not null
+
+-- name: set_role_plain
+-- Who changes rows, by right of the role: where the function of the contract is not installed.
+select pg_catalog.set_config('session_replication_role', %s, true)
+
+-- name: applied_script
+select e.execute_sql
+from londiste.applied_execute e
+where e.execute_file = %s
+
+-- name: has_objects
+-- Which of the named objects are here: relations of a kind, by the contract's name.
+select n.nspname || '.' || c.relname as name
+from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where n.nspname || '.' || c.relname = any (%s) and c.relkind = any (%s::"char"[])
+
+-- name: has_schemas
+-- Which of the named schemas are here.
+select nspname::text as name from pg_catalog.pg_namespace where nspname = any (%s)
+
+-- name: has_function
+-- Is there a function of this name with that many arguments?
+select exists (
+    select 1
+    from pg_catalog.pg_proc p
+    join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+    where n.nspname || '.' || p.proname = %s and p.pronargs = %s
+)
+
+-- name: try_condition
+-- Does the server understand a condition on rows of a table? Reads none of them.
+select 1
+from {table} as t
+where ({condition}
+    )
+limit 0
+
+-- name: volatile_functions
+-- Which of the names can only mean a volatile function?
+select p.proname::text as name
+from pg_catalog.pg_proc p
+where p.proname = any (%s)
+group by p.proname
+having pg_catalog.bool_and(p.provolatile = 'v')
+order by 1
+
+-- name: condition_table
+-- An empty table like another, to try an index on.
+create temporary table vedur_condition (like {table}) on commit drop
+
+-- name: condition_index
+-- Refused (42P17) where the condition depends on more than the row.
+create index on pg_temp.vedur_condition ((1)) where ({condition}
+    )

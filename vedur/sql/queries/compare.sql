@@ -4,8 +4,10 @@
 
 -- name: begin_at
 -- A transaction that sees what another one saw when it exported its snapshot.
+-- The session's mark tells who it works for.
 begin isolation level repeatable read read only;
-set transaction snapshot '{snapshot}'
+set transaction snapshot '{snapshot}';
+set application_name = '{mark}'
 
 -- name: pin
 -- Text of values must not depend on the server's settings; connect() pins the other half of them.
@@ -140,9 +142,30 @@ from (
 ) y
 group by bucket
 
--- name: bucket
--- The bucket of a row, from its key alone.
-(pg_catalog.hashtextextended({text}, 5) & {mask})
+-- name: seed
+-- The hash of no key.
+5
+
+-- name: key_hash
+-- A hash of the key, or of one more part of it on top of those before.
+pg_catalog.hashtextextended({text}, {seed})
+
+-- name: key_part
+-- What is hashed of a part of the key. Far cheaper than the text of a row; a target may have nulls
+-- where the provider cannot; collations that are not deterministic would hash by their own rules.
+coalesce(cast({part} as text), '') collate pg_catalog."C"
+
+-- name: key_int_hash
+-- The same for whole numbers, which need no text; equal numbers of different size have equal hashes.
+pg_catalog.hashint8extended(coalesce(cast({part} as bigint), 0), {seed})
+
+-- name: in_buckets
+-- The condition that keeps rows of some buckets.
+{bucket} = any ('{{{numbers}}}'::bigint[])
+
+-- name: as_csv
+-- A statement's rows as COPY writes them.
+copy ({statement}) to stdout (format csv)
 
 -- name: key_hashes
 -- Key and hashes of each row of a slice.
@@ -190,6 +213,47 @@ select pg_catalog.to_regprocedure('vedur.write_moment(text,bigint,text)') is not
         select 1 from pgq.queue
         where queue_name = %s and not queue_external_ticker and not queue_ticker_paused
     ) as answer
+
+-- name: node_type
+-- root, branch or leaf.
+select node_type from pgq_node.node_info where queue_name = %s
+
+-- name: branch_position
+-- The tick that a node's own worker has applied: what a snapshot of it shows.
+select l.last_tick_id
+from pgq_node.node_info n
+join pgq_node.local_state l on l.queue_name = n.queue_name and l.consumer_name = n.worker_name
+where n.queue_name = %s
+
+-- name: alive
+-- Is this session, with its snapshot and its locks, still there?
+select true
+
+-- name: waiting
+-- How many sessions wait for longer than a while for a lock on a table, or on a partition of it, that
+-- conflicts with reading.
+with relation as (
+    select pg_catalog.to_regclass(%s)::oid as oid
+), part as (
+    select p.relid::oid as oid
+    from relation r, pg_catalog.pg_partition_tree(r.oid::regclass) p
+    union
+    select r.oid
+    from relation r
+)
+select pg_catalog.count(*)
+from pg_catalog.pg_locks l
+join part p on p.oid = l.relation
+join pg_catalog.pg_database d on d.oid = l.database and d.datname = pg_catalog.current_database()
+where l.locktype = 'relation' and not l.granted and l.mode = 'AccessExclusiveLock'
+    and pg_catalog.clock_timestamp() - l.waitstart > %s::interval
+
+-- name: make_way
+-- End all sessions of one comparison; they belong to the same role as this one.
+select pg_catalog.count(pg_catalog.pg_terminate_backend(pid))
+from pg_catalog.pg_stat_activity
+where application_name = %s and datname = pg_catalog.current_database()
+    and usename = current_user
 
 -- name: can_hold
 -- Does the worker of this node honour holds?

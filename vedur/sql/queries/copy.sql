@@ -294,7 +294,7 @@ for no key update
 set local lock_timeout = '100ms'
 
 -- name: begun_tables
-select table_name from vedur.copy_progress where queue_name = %s
+select table_name, finished_at is not null as finished from vedur.copy_progress where queue_name = %s
 
 -- name: forget_progress
 delete from vedur.copy_progress where queue_name = %s and table_name = %s

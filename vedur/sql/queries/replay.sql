@@ -1,17 +1,19 @@
 -- Statements of replay on the target and of reading events on the provider (vedur/pipeline).
 -- Words in braces are filled in by the code with quoted identifiers and numbers, never with values.
 
--- name: read_events
--- One slice of a tick range in the order of its events. The old row that a backup trigger keeps in
--- ev_extra2 is left behind: only events for the worker itself use the extra fields. Empty text
--- instead of null, because a reader can take a row without a backslash as it is.
+-- name: read_by_table
+-- One slice of a tick range, table by table, each in the order of its events. Of 100,000 events this
+-- takes the provider 0.28 s of CPU; by event alone 0.20 s, by the table's name itself 0.46 s. The old
+-- row that a backup trigger keeps in ev_extra2 is left behind: only events for the worker itself use
+-- the extra fields. Empty text instead of null, because a reader can take a row without a backslash
+-- as it is.
 copy (
     select ev_id, ev_txid, coalesce(ev_retry::text, ''), ev_type, ev_data, ev_extra1,
         case when {system} then json_build_array(ev_extra2, ev_extra3, ev_extra4)::text else '' end
     from {events}
     where {slice}
         and (ev_owner is null or ev_owner = {owner})
-    order by ev_id
+    order by pg_catalog.hashtext(ev_extra1), ev_id
 ) to stdout
 
 -- name: is_system
@@ -76,6 +78,24 @@ select w.name, c.oid::bigint as oid, c.relkind = 'p' as partitioned,
 from unnest(%(names)s::text[], %(relations)s::text[]) as w (name, relation)
 left join pg_class c on c.oid = to_regclass(w.relation)
 
+-- name: shapes
+-- A fingerprint of each table's columns: their names, types and places; null for no table.
+select w.name, (
+        select pg_catalog.hashtextextended(string_agg(
+            concat_ws(' ', a.attnum, a.atttypid, a.atttypmod, a.attname), ',' order by a.attnum), 0)
+        from pg_attribute a
+        where a.attrelid = to_regclass(w.relation) and a.attnum > 0 and not a.attisdropped
+    ) as shape
+from unnest(%(names)s::text[], %(relations)s::text[]) as w (name, relation)
+
+-- name: no_row
+-- Keeps a table from being altered until the end of the transaction.
+select 1 from {dest} where false
+
+-- name: logged
+-- How many events of some slices are in the log.
+select count(*) from {log} where slice in ({slices})
+
 -- name: stage_definition
 -- How a staging table was made, null where there is none of our own: another's may have triggers.
 select obj_description(c.oid, 'pg_class')
@@ -93,6 +113,7 @@ create unlogged table {stage} (
     kind "char" not null,
     shape bigint not null{columns}
 ) with (autovacuum_enabled = off);
+alter table {stage} alter slice set statistics 10, alter kind set statistics 10, alter shape set statistics 10;
 comment on table {stage} is {definition}
 
 -- name: log_create
@@ -127,6 +148,10 @@ truncate {stages}
 -- Net changes into a staging table.
 copy {stage} from stdin
 
+-- name: stage_copy_csv
+-- The same from payloads whose names were cut out.
+copy {stage} (slice, ev_first, ev_last, kind, shape{columns}) from stdin (format csv, null 'null')
+
 -- name: log_copy
 -- Events into the log of a slot.
 copy {log} (slice, ev_id, ev_txid, ev_type, ev_data, ev_extra1) from stdin
@@ -143,6 +168,12 @@ order by ev_id
 delete from {only} {dest} d
 using {stage} s
 where {chosen} and s.kind in ('D', 'P') and {match}
+
+-- name: merge_clear
+-- Rows in the way of inserts, where the quarantine is replayed over them.
+delete from {only} {dest} d
+using {stage} s
+where {chosen} and s.kind in ('I', 'N') and {match}
 
 -- name: merge_update
 -- Rows that changed.
@@ -184,6 +215,18 @@ where {chosen} and s.kind = 'N'
 -- Is a key staged more than once?
 select exists (
     select 1 from {stage} s where {chosen} group by {keys} having count(*) > 1
+)
+
+-- name: interleaved
+-- Has a key changes in a part that began before the earlier parts' changes of it had ended? Only
+-- what lies in the stretch of events that both cover is looked at.
+select exists (
+    select 1
+    from {stage} a
+    join {stage} b on {same}
+    where a.slice in ({earlier}) and a.ev_last >= {first}
+        and b.slice = {part} and b.ev_first <= {reached}
+        and a.ev_last >= b.ev_first
 )
 
 -- name: fold
@@ -263,8 +306,9 @@ where {chosen}
 group by 1, 2
 
 -- name: analyze
--- So that the planner knows how much is staged.
-analyze {stage}
+-- So that the planner knows how much is staged. Of 190,000 rows with five columns of their own: all columns 0.095 s of
+-- CPU, these 0.062 s, these with fewer samples 0.011 s; joins need no more.
+analyze {stage} (slice, kind, shape)
 
 -- name: row_insert
 -- One row.

@@ -57,38 +57,13 @@ select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('vedur.worke
 -- Is there anything in a slice at all?
 select exists (select 1 from {events} where {slice})
 
+-- name: event_places
+-- Where in the event tables a range begins and ends.
+select min(ctid)::text as first, max(ctid)::text as last from {events} where {slice}
+
 -- name: listen
 -- The ticker tells about new ticks.
 listen pgq_tick
-
--- name: set_role
--- Who changes rows: replica for replay, local for scripts. Needs no superuser where the function
--- of the contract is installed.
-select londiste.set_session_replication_role(%s, true)
-
--- name: set_role_plain
--- The same by right of the role.
-select pg_catalog.set_config('session_replication_role', %s, true)
-
--- name: has_objects
--- Which of the named objects are here: relations of a kind, by the contract's name.
-select n.nspname || '.' || c.relname as name
-from pg_catalog.pg_class c
-join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-where n.nspname || '.' || c.relname = any (%s) and c.relkind = any (%s::"char"[])
-
--- name: has_schemas
--- Which of the named schemas are here.
-select nspname::text as name from pg_catalog.pg_namespace where nspname = any (%s)
-
--- name: has_function
--- Is there a function of this name with that many arguments?
-select exists (
-    select 1
-    from pg_catalog.pg_proc p
-    join pg_catalog.pg_namespace n on n.oid = p.pronamespace
-    where n.nspname || '.' || p.proname = %s and p.pronargs = %s
-)
 
 -- name: has_holds
 -- Does this database know of holds?
@@ -97,3 +72,20 @@ select pg_catalog.to_regprocedure('vedur.get_hold(text,text,bigint)') is not nul
 -- name: get_hold
 -- The tick that this consumer may not pass now, null for none (docs/design/compare.md).
 select vedur.get_hold(%s, %s, %s)
+
+-- name: table_attrs
+-- The attributes of the tables that this node has, as they are now.
+select table_name, table_attrs
+from londiste.table_info
+where queue_name = %s and local
+
+-- name: has_batch_log
+-- Does this database keep a log of batches?
+select pg_catalog.to_regprocedure(
+    'vedur.log_batch(text,text,bigint,bigint,bigint,double precision,double precision,double precision,double precision)'
+) is not null
+
+-- name: log_batch
+-- Remember a finished batch. Nothing is lost if a crash forgets it, so its commit waits for no disk.
+set local synchronous_commit = off;
+select vedur.log_batch(%s, %s, %s, %s, %s, %s, %s, %s, %s)

@@ -7,7 +7,8 @@ as $$
 -- - with new events: enough of them (queue_ticker_max_count), or the last tick is old enough (queue_ticker_max_lag);
 -- - idle: when the last tick is older than half of max_lag and twice as old as the gap before it, or than
 --   queue_ticker_idle_period; so gaps double until they reach the idle period;
--- - without a gap to go by (fewer than two ticks): at once.
+-- - without a gap to go by (fewer than two ticks): at once;
+-- - when the last tick lies ahead: the clock was set back, and waiting until it is there again would stop replication.
 -- Queues with external or paused ticker are never due.
 --
 -- Parameters:
@@ -43,6 +44,7 @@ begin
             and not q.queue_ticker_paused
             and case
                 when last.tick_id is null or prev.tick_time is null then true
+                when last.age < '-1 second'::interval then true
                 -- null for a sequence that was never used: no events
                 when pg_sequence_last_value(q.queue_event_seq::regclass) - last.tick_event_seq
                         >= greatest(q.queue_ticker_max_count, 1)

@@ -64,13 +64,13 @@ def _holds(db: Database, key: str, name: str, tables: dict[str, str], sequences:
     if key == "local-sequence":
         return fqname(name) in sequences
     if key == "need-schema":
-        return bool(db.query(query("worker", "has_schemas"), [[name]]))
+        return bool(db.query(query("catalog", "has_schemas"), [[name]]))
     if key == "need-function":
         function, _, count = name.partition("(")
         return bool(
-            db.value(query("worker", "has_function"), [fqname(function), int(count.rstrip(")"))])
+            db.value(query("catalog", "has_function"), [fqname(function), int(count.rstrip(")"))])
         )
     if key in _RELKINDS:
         kinds = list(_RELKINDS[key])
-        return bool(db.query(query("worker", "has_objects"), [[fqname(name)], kinds]))
+        return bool(db.query(query("catalog", "has_objects"), [[fqname(name)], kinds]))
     return True

@@ -1,0 +1,134 @@
+"""A worker whose Spark is not in its own process: executors of their own, and Spark Connect.
+
+First copy and replay through the installed commands, contents compared.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from tests.fixtures.pg import VERSIONS
+from vedur import db as vdb
+from vedur.demo.lab import Lab
+from vedur.demo.story import _content
+
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
+
+ROOT, LEAF = "src", "dst"
+TABLES = ("shop.orders", "shop.lines")
+SCHEMA = (
+    "create table shop.orders (id int primary key, note text, price numeric);"
+    "create table shop.lines (id int primary key, order_id int, at timestamptz default now())"
+)
+FILL = (
+    "insert into shop.orders select i, 'note ' || i, i / 7.0 from generate_series(1, 20000) i;"
+    "insert into shop.lines select i, 1 + i % 20000 from generate_series(1, 50000) i"
+)
+CHANGES = (
+    "update shop.orders set note = 'new' || id, price = price * 2 where id % 3 = 0;"
+    "delete from shop.lines where id % 5 = 0;"
+    "insert into shop.lines select i, i from generate_series(60001, 61000) i"
+)
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    lab = Lab()
+    try:
+        lab.server("root", VERSIONS[min(VERSIONS)])
+        lab.server("leaf", VERSIONS[max(VERSIONS)])
+        for side in ("root", "leaf"):
+            lab.database(side, "shop", "shop")
+            lab.psql(side, "shop", SCHEMA, user="shop")
+        lab.psql("root", "shop", FILL, user="shop")
+        yield lab
+    finally:
+        print(lab.log_text(LEAF)[-20_000:])
+        lab.close()
+
+
+@pytest.fixture
+def connect_server(tmp_path: Path) -> Iterator[str]:
+    """A Spark Connect server of its own; the address for spark.remote."""
+    pytest.importorskip("grpc", reason="Spark Connect needs grpcio: pip install 'vedur[connect]'")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    home = Path(pyspark.__file__).parent
+    log = (tmp_path / "connect.log").open("w")
+    process = subprocess.Popen(
+        [
+            str(home / "sbin" / "start-connect-server.sh"), "--master", "local[2]",
+            "--conf", f"spark.connect.grpc.binding.port={port}",
+            "--conf", "spark.driver.host=127.0.0.1",
+            "--conf", "spark.driver.bindAddress=127.0.0.1",
+            "--conf", "spark.ui.enabled=false",
+        ],
+        env={
+            **os.environ,
+            "SPARK_HOME": str(home),
+            "SPARK_NO_DAEMONIZE": "1",
+            "SPARK_LOG_DIR": str(tmp_path),
+            "SPARK_PID_DIR": str(tmp_path),
+            "PYSPARK_PYTHON": sys.executable,
+        },
+        stdout=log, stderr=log, start_new_session=True,
+    )  # fmt: skip
+    try:
+        Lab(base=tmp_path).wait(lambda: _listens(port), "Spark Connect to listen", 300.0)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        os.killpg(process.pid, 9)
+        process.wait()
+        log.close()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def copy_and_replay(lab: Lab, spark: str) -> None:
+    """Copy two tables, replay changes and a script, compare."""
+    root, leaf = (lab.servers[side].connstr("shop") for side in ("root", "leaf"))
+    lab.worker_ini(ROOT, root)
+    lab.worker_ini(LEAF, leaf, spark=f"[spark]\n{spark}\n")
+    lab.ticker_ini("root")
+    lab.londiste(ROOT, "create-root", ROOT, root)
+    lab.londiste(LEAF, "create-leaf", LEAF, leaf, f"--provider={root}")
+    lab.start_ticker()
+    lab.start_worker(ROOT)
+    lab.start_worker(LEAF)
+    lab.londiste(ROOT, "add-table", *TABLES)
+    lab.londiste(LEAF, "add-table", *TABLES)
+    lab.londiste(LEAF, "wait-sync", timeout=240)
+    lab.psql("root", "shop", CHANGES, user="shop")
+    lab.londiste(LEAF, "wait-root", timeout=240)
+    with vdb.connect(root) as here, vdb.connect(leaf) as there:
+        for table in TABLES:
+            want = _content(here, table, "true")
+            assert want[0] > 20_000 - 1
+            assert _content(there, table, "true") == want, table
+    said = lab.log_text(LEAF)
+    assert "crashed" not in said and "failed" not in said
+    compared = lab.londiste(LEAF, "compare", timeout=240)
+    assert compared.returncode == 0
+    lab.stop_daemon(LEAF)
+
+
+def test_executors_of_their_own(lab: Lab) -> None:
+    copy_and_replay(
+        lab,
+        "spark.master = local-cluster[2,1,1024]\nspark.executor.memory = 512m\nspark.cores.max = 2",
+    )
+
+
+def test_spark_connect(lab: Lab, connect_server: str) -> None:
+    copy_and_replay(lab, f"spark.remote = {connect_server}")

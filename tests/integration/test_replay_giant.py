@@ -1,0 +1,59 @@
+"""One transaction with very many changes: cut inside, read by several tasks, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.oracle.leaf import Leaf
+from vedur.pipeline import replay
+from vedur.pipeline.stage.job import run_job
+from vedur.pipeline.stage.task import StageTask
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+ROWS = 100_000
+#: About 330 bytes are counted for a row, so a task holds some 6,000 of them at a time.
+FLUSH_BYTES = 2 << 20
+#: A task looks at its size after every new row: it is over by one row at most.
+SLACK = 1000
+
+
+@pytest.fixture
+def summaries(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the tasks of a test say."""
+    said: list[dict[str, Any]] = []
+
+    def noted(spark: Any, task: StageTask) -> list[dict[str, Any]]:
+        found = run_job(spark, task)
+        said.extend(found)
+        return found
+
+    monkeypatch.setattr(replay, "run_job", noted)
+    return said
+
+
+def test_a_giant_transaction_is_cut_and_memory_bounded(
+    make_leaf: Callable[..., Leaf], summaries: list[dict[str, Any]]
+) -> None:
+    leaf = make_leaf()
+    leaf.parallel, leaf.flush_bytes = 2, FLUSH_BYTES
+    leaf.pair.table("public.t", "create table t (id int primary key, v int, w text)", flags="AIUDJ")
+    leaf.catch_up()
+    with leaf.root.transaction():
+        leaf.root.execute(f"insert into t select i, i, 'x' from generate_series(1, {ROWS}) i")
+        leaf.root.execute("update t set v = v + 1, w = null")
+    summaries.clear()
+    leaf.catch_up()
+    count, total = leaf.leaf.one("select count(*), sum(v) from t where w is null")
+    assert (count, total) == (ROWS, ROWS * (ROWS + 1) // 2 + ROWS)
+    # One transaction, two tasks with about half of it each, and no row twice.
+    assert sum(s["events"] for s in summaries) == 2 * ROWS
+    assert len(summaries) == 2
+    assert all(s["events"] > ROWS // 2 for s in summaries)
+    # What a task holds at a time is bounded, however much it reads.
+    assert all(s["held"] <= FLUSH_BYTES + SLACK for s in summaries)
+    chunks = sum(s["tables"]["public.t"]["chunks"] for s in summaries)
+    assert chunks >= 2 * ROWS * 330 // FLUSH_BYTES

@@ -1,0 +1,147 @@
+"""What was staged is believed only as long as it fits: it is looked at again in the transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.oracle.leaf import Leaf
+from tests.oracle.pair import QUEUE, call
+from tests.oracle.quick import quick_leaf  # noqa: F401
+from vedur.change.collapse import Collapser
+from vedur.change.table import Column, TableSpec
+from vedur.errors import StaleStage
+from vedur.pipeline.stage.tables import log_name
+from vedur.worker.batch import BatchRunner
+
+
+def between(
+    monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None], name: str = "_commit"
+) -> list[int]:
+    """Call `act(n)` before the n-th commit of batches."""
+    seen: list[int] = []
+    real = getattr(BatchRunner, name)
+
+    def first(self: BatchRunner, *args: Any) -> Any:
+        seen.append(len(seen) + 1)
+        act(seen[-1])
+        return real(self, *args)
+
+    monkeypatch.setattr(BatchRunner, name, first)
+    return seen
+
+
+def empty_logs(leaf: Leaf) -> None:
+    """What a crash of the server does to them."""
+    for name in (log_name(QUEUE, slot) for slot in (0, 1)):
+        if leaf.leaf.value("select to_regclass(%s)", [name]) is not None:
+            leaf.leaf.execute(f"truncate {name}")
+
+
+def test_events_staged_row_by_row_that_are_gone_are_staged_again(
+    quick_leaf: Callable[..., Leaf],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As after a crash of the target, which empties the staging tables."""
+    caplog.set_level("INFO", "vedur")
+    leaf = quick_leaf()
+    leaf.pair.table(
+        "public.t", "create table t (id int primary key, v text)", flags="AIUDQ"
+    )  # SQL fragments are always replayed one by one
+
+    def empty(n: int) -> None:
+        if n == 1:
+            empty_logs(leaf)
+
+    seen = between(monkeypatch, empty)
+    leaf.root.execute("insert into t select i, 'x' from generate_series(1, 20) i")
+    leaf.catch_up()
+    assert len(leaf.same("t")) == 20
+    assert len(seen) > 1
+    assert [m for m in caplog.messages if "0 of 20 staged events are there" in m]
+
+
+def test_a_column_that_was_altered_meanwhile_takes_values_whole(
+    quick_leaf: Callable[..., Leaf],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The staging column is as narrow as the table's was: it would round."""
+    caplog.set_level("INFO", "vedur")
+    leaf = quick_leaf()
+    leaf.pair.table("public.t", "create table t (id int primary key, n numeric(12,2))")
+    leaf.root.execute("insert into t values (1, 1.25)")
+    leaf.catch_up()
+    for db in (leaf.leaf, leaf.root):
+        db.execute("alter table t alter n type numeric(12,4)")
+    leaf.root.execute("update t set n = 1.2345")
+    leaf.catch_up()
+    assert leaf.same("t") == ["(1,1.2345)"]
+    assert [m for m in caplog.messages if "was altered since its changes were staged" in m]
+
+    def add_column(n: int) -> None:
+        if n == 1:
+            leaf.leaf.execute("alter table t add c int")
+
+    seen = between(monkeypatch, add_column)
+    leaf.root.execute("insert into t values (2, 2.3456)")
+    leaf.catch_up()
+    assert leaf.leaf.query("select id, n from t order by id") == leaf.root.query(
+        "select id, n from t order by id"
+    )
+    assert len(seen) > 1
+
+
+def test_what_is_never_right_becomes_an_error(
+    quick_leaf: Callable[..., Leaf],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leaf = quick_leaf()
+    leaf.pair.table("public.t", "create table t (id int primary key, n int)", flags="AIUDQ")
+
+    between(monkeypatch, lambda _: empty_logs(leaf))
+    leaf.root.execute("insert into t values (1, 1)")
+    with pytest.raises(StaleStage, match="0 of 1 staged events"):
+        leaf.catch_up()
+    monkeypatch.undo()
+
+
+def test_tables_that_share_one_table_keep_their_common_order(
+    quick_leaf: Callable[..., Leaf],  # noqa: F811
+) -> None:
+    leaf = quick_leaf()
+    ddl = "create table {} (id int primary key, v text)"
+    leaf.pair.table("public.a", ddl.format("a"), dest="public.d", dest_ddl=ddl.format("d"))
+    leaf.root.execute(ddl.format("b"))
+    call(leaf.root, "londiste.local_add_table", QUEUE, "public.b", ["expect_sync"])
+    call(leaf.leaf, "londiste.global_add_table", QUEUE, "public.b")
+    args = ["expect_sync", "no_triggers"]
+    call(leaf.leaf, "londiste.local_add_table", QUEUE, "public.b", args, None, "public.d")
+    leaf.root.execute("insert into a select i, 'a' from generate_series(1, 5) i")
+    leaf.catch_up()
+    # rows move from one to the other and back, in one batch
+    leaf.root.execute("delete from a where id = 1; insert into b values (1, 'b')")
+    leaf.root.execute("delete from a where id = 2; insert into b values (2, 'b')")
+    leaf.root.execute("delete from b where id = 2; insert into a values (2, 'back')")
+    leaf.catch_up()
+    here = leaf.root.query("select * from a union all select * from b order by id")
+    assert leaf.leaf.query("select * from d order by id") == here
+
+
+def test_rows_that_grow_are_counted() -> None:
+    """A key that was first small and then large counts as what it holds."""
+    spec = TableSpec(
+        "public.t", '"public"."t"', "stage",
+        (Column("id", "integer", canonical=True), Column("v", "text")),
+        unique_keys=(frozenset(("id",)),),
+    )  # fmt: skip
+    collapser = Collapser({"public.t": spec}, frozenset(), None)
+    kind = '{{"op":"{}","table":["public","t"],"pkey":["id"]}}'
+    collapser.add_row("1", "7", kind.format("INSERT"), '{"id":1,"v":""}', "public.t")
+    small = collapser.size
+    big = '{"id":1,"v":"' + "x" * 100_000 + '"}'
+    collapser.add_row("2", "7", kind.format("UPDATE"), big, "public.t")
+    assert collapser.size >= small + 100_000

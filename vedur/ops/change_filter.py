@@ -1,0 +1,289 @@
+"""change-filter: other rows of a table, without a new copy, while changes go on.
+
+Where the worker stands at a tick, the local table is what the provider had at that tick, as far as
+the old condition holds. So just two sets of rows have to move: local ones for which the new
+condition does not hold go, and the provider's for which the new one holds and the old one does not
+come, read at the tick's own snapshot. First both sets are counted at one moment, while everything
+runs on: the plan. Then the worker is held at a second moment, Spark tasks bring the rows to a
+table aside, and one transaction deletes, inserts and stores the new condition; it locks the
+worker's position, which must be the tick. Until that commit the old condition holds for
+everybody, after it the new one. Whatever dies before leaves a table aside that the next run drops.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from vedur.catalog.attrs import COPY_CONDITION, same_but_policy
+from vedur.catalog.execute import set_role
+from vedur.catalog.filters import require_condition
+from vedur.catalog.structure import read_structure
+from vedur.catalog.tables import TableInfo, change_table_attr, get_table_list, hold_table
+from vedur.change.columns import source_names
+from vedur.change.condition import written
+from vedur.db import Database, connect
+from vedur.errors import StateError, UsageError
+from vedur.failpoint import reach
+from vedur.names import parse_name
+from vedur.node.info import NodeInfo
+from vedur.ops.compare import chosen_tables, end_spark, make_nodes, start_spark
+from vedur.ops.giveway import at_moment
+from vedur.ops.moment import Moment, Nodes, meet
+from vedur.ops.session import Session
+from vedur.sql import query
+
+if TYPE_CHECKING:
+    from vedur.pipeline.compare import Pair
+    from vedur.pipeline.refilter import Entering, Switched
+    from vedur.pipeline.repair import RepairTable
+    from vedur.pipeline.session import SparkSession
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeFilter:
+    """What the operator asked for: a condition, or all rows."""
+
+    table: str
+    where: str | None = None
+    all_rows: bool = False
+    dry_run: bool = False
+    force: bool = False
+    max_wait: float = 60.0
+
+    def check(self) -> None:
+        """One of the two, and one table."""
+        if self.all_rows == (self.where is not None):
+            raise UsageError("change-filter needs --where CONDITION or --all-rows")
+        if self.where is not None and not self.where.strip():
+            raise UsageError("the condition is empty: use --all-rows to have all rows")
+
+
+@dataclass(frozen=True)
+class FilterChange:
+    """The plan, or what was done."""
+
+    table: str
+    dest_table: str
+    old: str | None
+    new: str | None
+    inserts: int
+    deletes: int
+    applied: bool
+    tick: int
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self)
+
+
+def change_filter(
+    session: Session, wish: ChangeFilter, spark: SparkSession | None = None
+) -> FilterChange | None:
+    """Change the condition of a local table; None where it is that already."""
+    wish.check()
+    info, tables = chosen_tables(session, (wish.table,))
+    if len(tables) != 1:
+        raise UsageError(f'change-filter takes one table that is in sync, got "{wish.table}"')
+    table = tables[0]
+    if (table.copy_condition or None) == wish.where:
+        log.info("%s: has this condition already", table.dest_table)
+        return None
+    source = _source(session, info, table)
+    _require(session, info, table, source, wish)
+    if info.target_for:
+        log.warning("nodes below this one do not change with it: run change-filter on each of them")
+    own, spark = (spark is None), spark or start_spark(session)
+    try:
+        nodes = make_nodes(session, info, force=wish.force, max_wait=wish.max_wait)
+        with connect(nodes.target, name="filter", autocommit=True) as db:
+            db.without_timeouts()
+            if not db.value(query("compare", "repair_lock"), [table.dest_table]):
+                raise StateError(
+                    f'a repair or change-filter of "{table.dest_table}" is running: '
+                    "wait for it to end"
+                )
+            return _Change(session, spark, nodes, table, source, db, wish).run()
+    finally:
+        if own:
+            end_spark(spark)
+
+
+def _source(session: Session, info: NodeInfo, table: TableInfo) -> str:
+    """The provider's own name of the table."""
+    there = get_table_list(session.provider(info), session.queue)
+    return next(t.dest_table for t in there if t.table_name == table.table_name)
+
+
+def _require(
+    session: Session, info: NodeInfo, table: TableInfo, source: str, wish: ChangeFilter
+) -> None:
+    shared = int(session.db.value(query("compare", "sharing"), [table.dest_table]) or 0) > 1
+    if shared and not table.copy_condition:
+        raise StateError(
+            f'several tables come together in "{table.dest_table}", and "{table.table_name}" has '
+            "no condition that tells its rows from the others': change-filter cannot be used"
+        )
+    provider = session.provider(info)
+    local = read_structure(session.db, parse_name(table.dest_table))
+    remote = read_structure(provider, parse_name(source))
+    if local is None or remote is None:
+        side = "here" if local is None else "on the provider"
+        raise StateError(f'table "{table.table_name}" does not exist {side}')
+    if wish.where is not None:
+        require_condition(
+            wish.where, session.db, local, provider, remote, table.columns, force=wish.force
+        )
+
+
+@dataclass
+class _Change:
+    """One table; `db` is a connection of its own that holds the lock of this command."""
+
+    session: Session
+    spark: SparkSession
+    nodes: Nodes
+    table: TableInfo
+    source: str
+    db: Database
+    wish: ChangeFilter
+
+    @property
+    def _limit(self) -> int:
+        return self.session.settings.max_connections_per_node
+
+    def run(self) -> FilterChange:
+        """Count; and unless it is a dry run, do it."""
+        from vedur.pipeline.compare import checksum
+        from vedur.pipeline.refilter import open_stage
+        from vedur.pipeline.repair import RepairTable
+
+        table, pair = self.table, self._pair()
+        log.info("Checking %s", table.dest_table)
+        with meet(self.nodes, self.source, table.dest_table) as moment:
+            sums = checksum(self.spark, at_moment(pair, moment), limit=self._limit, count_only=True)
+        come, go = sums[0].rows, sums[1].rows
+        log.info("%s: %d rows to insert, %d to delete", table.dest_table, come, go)
+        reach("filter.planned")
+        if self.wish.dry_run:
+            return self._result(come, go, moment, applied=False)
+        columns = RepairTable.read(self.db, pair)
+        with (
+            open_stage(self.db, pair, columns) as stage,
+            meet(self.nodes, self.source, table.dest_table, keep_hold=True) as moment,
+        ):
+            done = self._do(at_moment(pair, moment), columns, stage, moment)
+        log.info(
+            "%s: %d rows inserted, %d deleted, condition is now: %s",
+            table.dest_table,
+            done.inserted,
+            done.deleted,
+            self.wish.where or "none",
+        )
+        if done.replaced:
+            log.warning(
+                "%s: %d rows were here although the old condition did not hold for them",
+                table.dest_table,
+                done.replaced,
+            )
+        return self._result(done.inserted, done.deleted, moment, applied=True)
+
+    def _pair(self) -> Pair:
+        """Source: the rows that come in. Target: the rows that go."""
+        from vedur.pipeline.compare import make_pair
+
+        table, wish = self.table, self.wish
+        pair = make_pair(
+            self.session.connect(self.nodes.provider, "provider_db"),
+            self.session.db,
+            self.source,
+            table.dest_table,
+            columns=table.columns,
+        )
+        if not pair.keyed:
+            raise StateError(f'table "{table.table_name}" has no key to find rows by')
+        names = source_names(table.columns)
+        old, new = table.copy_condition, wish.where
+        come = _and(written(new, names, "t"), _not(written(old, names, "t")))
+        shared = int(self.db.value(query("compare", "sharing"), [table.dest_table]) or 0) > 1
+        mine = written(old, alias="t") if shared else None
+        go = _and(mine, _not(written(new, alias="t")))
+        return replace(
+            pair,
+            name=table.table_name,
+            source=replace(pair.source, condition=come),
+            target=replace(pair.target, condition=go),
+        )
+
+    def _do(self, pair: Pair, columns: RepairTable, stage: str, moment: Moment) -> Switched:
+        from vedur.pipeline.refilter import stage_entering
+
+        entering = stage_entering(self.spark, pair, columns, stage, limit=self._limit)
+        self.db.execute(query("filter", "analyze").format(stage=stage))
+        reach("filter.staged")
+        with self.db.transaction():
+            done = self._switch(pair, columns, stage, entering, moment)
+            reach("filter.switched")
+        reach("filter.committed")
+        return done
+
+    def _switch(
+        self, pair: Pair, columns: RepairTable, stage: str, entering: Entering, moment: Moment
+    ) -> Switched:
+        from vedur.pipeline.refilter import switch
+
+        queue, consumer, table = self.nodes.queue, self.nodes.consumer, self.table
+        # The worker's own lock first: then it stands before its first row, not in the middle.
+        self.db.value(query("worker", "lock_position"), [queue, consumer])
+        position = self.db.value(query("compare", "lock_position"), [queue, consumer])
+        if moment.lock_free and position != moment.tick:
+            raise StateError(
+                f"the worker went on to tick {position} while rows of tick {moment.tick} "
+                "were being fetched: nothing is changed, run change-filter again"
+            )
+        self._require_same()
+        change_table_attr(self.db, queue, table.table_name, COPY_CONDITION, self.wish.where)
+        set_role(self.db, "replica")
+        return switch(self.db, pair, columns, stage, entering)
+
+    def _require_same(self) -> None:
+        """No other command has changed the table meanwhile, and none can until the commit."""
+        name, seen = self.table.table_name, self.table
+        tables = get_table_list(self.db, self.nodes.queue)
+        now = next((t for t in tables if t.table_name == name), None)
+        if (
+            now is None
+            or not now.ready
+            or now.dest_table != seen.dest_table
+            or not same_but_policy(now.table_attrs, seen.table_attrs)
+            or not hold_table(self.db, self.nodes.queue, now)
+        ):
+            raise StateError(
+                f'table "{name}" was changed by another command meanwhile: '
+                "nothing is changed, run change-filter again"
+            )
+
+    def _result(self, inserts: int, deletes: int, moment: Moment, *, applied: bool) -> FilterChange:
+        table = self.table
+        return FilterChange(
+            table.table_name,
+            table.dest_table,
+            table.copy_condition or None,
+            self.wish.where,
+            inserts,
+            deletes,
+            applied,
+            moment.tick,
+        )
+
+
+def _not(condition: str | None) -> str:
+    """Rows for which it does not hold; none at all where there is no condition."""
+    return "false" if condition is None else f"(({condition}\n) is not true)"
+
+
+def _and(first: str | None, second: str) -> str:
+    return second if first is None else f"({first}\n) and {second}"

@@ -1,0 +1,167 @@
+"""errors: what stands in the way of a node, what was put aside, and the next command to type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from vedur.catalog import TableInfo, get_table_list
+from vedur.catalog.quarantine import available, get_counts, get_errors
+from vedur.change.event import parse_type
+from vedur.db import Row
+from vedur.errors import StateError
+from vedur.log import mask
+from vedur.node.info import get_consumer_info
+from vedur.ops.session import Session
+from vedur.status.snapshot import read_copies
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """One thing that needs a decision. `actions` are commands without program and ini, or words."""
+
+    kind: str  # event, batch, copy, quarantine
+    what: str
+    message: str | None = None
+    consumer: str | None = None
+    table: str | None = None
+    dest_table: str | None = None
+    key: str | None = None
+    ev_id: int | None = None
+    ev_txid: int | None = None
+    ev_type: str | None = None
+    prev_tick: int | None = None
+    tick: int | None = None
+    sqlstate: str | None = None
+    detail: str | None = None
+    attempts: int | None = None
+    first_seen: datetime | None = None
+    last_seen: datetime | None = None
+    events: int | None = None
+    actions: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`: what is known."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def errors(session: Session) -> list[Trouble]:
+    """Everything on the local node that waits for somebody."""
+    session.require_node()
+    tables = {t.table_name: t for t in get_table_list(session.db, session.queue)}
+    return [*_stopped(session, tables), *_copies(session), *_quarantined(session)]
+
+
+def _stopped(session: Session, tables: dict[str, TableInfo]) -> Iterator[Trouble]:
+    noted = get_errors(session.db, session.queue)
+    for row in noted:
+        yield _event(row, tables) if row.ev_id is not None else _batch(row)
+    known = {row.consumer_name for row in noted}
+    for consumer in get_consumer_info(session.db, session.queue):
+        text = (consumer.cur_error or "").strip()
+        if text and consumer.consumer_name not in known:
+            yield Trouble(
+                "batch",
+                "the consumer does not get on",
+                mask(text.splitlines()[0]),
+                consumer.consumer_name,
+                actions=("mend the cause, the worker tries again by itself; its log says more",),
+            )
+
+
+def _event(row: Row, tables: dict[str, TableInfo]) -> Trouble:
+    actions: tuple[str, ...]
+    skip = f"skip --event={row.ev_id} --reason=TEXT"
+    if row.table_name is None:
+        what = "a script fails" if row.ev_type == "EXECUTE" else "a system event fails"
+        actions = (
+            "mend what it complains about, the worker tries again by itself",
+            f"{skip}   (this node goes on without it)",
+        )
+    else:
+        what = "an event is refused"
+        actions = (
+            "mend the table, the worker tries again by itself",
+            f"change-table {row.table_name} --on-error=quarantine-row   "
+            "(rows that are refused wait in quarantine, the others go on)",
+            f"{skip}   (this event waits in quarantine, and later ones of its row)",
+        )
+        if row.table_name not in tables or not tables[row.table_name].local:
+            actions = ("the table is no longer here: the next attempt goes on without it",)
+    return Trouble("event", what, **_fields(row), actions=actions)
+
+
+def _batch(row: Row) -> Trouble:
+    action = "mend the cause, the worker tries again by itself; its log says more"
+    return Trouble("batch", "a batch cannot be applied", **_fields(row), actions=(action,))
+
+
+def _fields(row: Row) -> dict[str, Any]:
+    return {
+        "message": mask(row.message),
+        "consumer": row.consumer_name,
+        "table": row.table_name,
+        "dest_table": row.dest_table,
+        "key": row.row_key,
+        "ev_id": row.ev_id,
+        "ev_txid": row.ev_txid,
+        "ev_type": _kind(row.ev_type),
+        "prev_tick": row.prev_tick,
+        "tick": row.tick_id,
+        "sqlstate": row.sqlstate,
+        "detail": mask(row.detail) if row.detail else None,
+        "attempts": row.attempts,
+        "first_seen": row.first_seen,
+        "last_seen": row.last_seen,
+    }
+
+
+_OPS = {"I": "insert", "U": "update", "D": "delete", "R": "truncate"}
+
+
+def _kind(ev_type: str | None) -> str | None:
+    """The operation in a word; what cannot be read stays as it is."""
+    if ev_type is None:
+        return None
+    try:
+        return _OPS.get(parse_type(ev_type).op, ev_type)
+    except StateError:
+        return ev_type
+
+
+def _copies(session: Session) -> Iterator[Trouble]:
+    for copy in read_copies(session.db, session.queue):
+        if copy.error:
+            yield Trouble(
+                "copy",
+                f"the first copy does not get on, step {copy.step} ({copy.step_name})",
+                mask(copy.error),
+                table=copy.table_name,
+                actions=("mend the cause, the copy is tried again and resumes where it was",),
+            )
+
+
+def _quarantined(session: Session) -> Iterator[Trouble]:
+    if not available(session.db):
+        return
+    for row in get_counts(session.db, session.queue):
+        if row.table_name is None:
+            what = f"{row.events} system event(s) or script(s) in quarantine"
+            only = ""
+        else:
+            held = "the table takes no changes" if row.whole else f"{row.rows} row(s) wait"
+            what = f"{row.events} event(s) in quarantine, {held}"
+            only = f" --table={row.table_name}"
+        yield Trouble(
+            "quarantine",
+            what,
+            table=row.table_name,
+            events=row.events,
+            first_seen=row.since,
+            actions=(
+                f"quarantine list{only}",
+                f"quarantine replay{only}   (when the table is mended)",
+            ),
+        )

@@ -1,0 +1,119 @@
+"""skip: an operator decides that an event, or all events of a tick, are not applied here.
+
+The decision is recorded; the worker carries it out in the transaction of the batch, and keeps what
+it leaves out in `vedur.quarantine`.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from vedur.catalog.quarantine import ask_skip, available, get_errors, get_open_skips
+from vedur.change.aside import SkipRequest
+from vedur.change.event import parse_type
+from vedur.errors import StateError, UsageError
+from vedur.failpoint import reach
+from vedur.node.info import NodeInfo
+from vedur.ops.session import Session
+from vedur.queue.batches import get_subscription
+from vedur.sql import query
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Skipping:
+    """The command line's share."""
+
+    event: int | None = None
+    tick: int | None = None
+    reason: str = ""
+    force: bool = False
+
+    def check(self) -> None:
+        """Exactly one of both, and why."""
+        if (self.event is None) == (self.tick is None):
+            raise UsageError("skip needs either --event=N or --tick=N, use --help for help")
+        if not self.reason.strip():
+            raise UsageError("skip needs --reason=TEXT: it is kept with what is skipped")
+
+
+def require_quarantine(session: Session) -> NodeInfo:
+    """The local node, of a database that has the tables."""
+    info = session.require_node()
+    if not available(session.db):
+        raise StateError(
+            "this role may not use vedur.quarantine, or the database has the SQL of an earlier "
+            "version: grant it londiste_writer, or run "
+            f'"create-{info.node_type}" again, which brings the SQL up to date and changes no node'
+        )
+    return info
+
+
+def skip(session: Session, wish: Skipping) -> SkipRequest:
+    """Record a decision."""
+    wish.check()
+    info = require_quarantine(session)
+    if info.is_root or info.worker_name is None:
+        raise StateError(f'node "{info.node_name}" applies no events: skip is for other nodes')
+    for request in get_open_skips(session.db, session.queue, info.worker_name):
+        if (request.ev_id, request.tick_id) == (wish.event, wish.tick):
+            raise StateError(f"that is asked for already, by {request.asked_by}: {request.reason}")
+    make = _event if wish.event is not None else _tick
+    request = make(session, info, wish)
+    reach("skip.checked")
+    ask_skip(session.db, session.queue, info.worker_name, request)
+    reach("skip.asked")
+    what = f"event {wish.event}" if wish.event is not None else f"tick {wish.tick}"
+    log.info("%s will be skipped by %s and kept in quarantine", what, info.worker_name)
+    return request
+
+
+def _event(session: Session, info: NodeInfo, wish: Skipping) -> SkipRequest:
+    for row in get_errors(session.db, session.queue):
+        if row.consumer_name == info.worker_name and row.ev_id == wish.event:
+            return SkipRequest(0, wish.reason, "", row.ev_id, row.ev_txid, row.table_name)
+    provider = session.provider(info)
+    place = get_subscription(provider, session.queue, info.worker_name or "")
+    if place is None:
+        raise StateError(f'consumer "{info.worker_name}" is not registered on the provider')
+    text = query("quarantine", "find_event").format(events=place.events)
+    found = provider.one(text, [wish.event])
+    if found is None:
+        raise StateError(
+            f"event {wish.event} is not in the queue: see errors for what is in the way"
+        )
+    asked = [found.ev_txid, session.queue, info.worker_last_tick]
+    if provider.value(query("quarantine", "applied_by"), asked):
+        raise StateError(f"event {wish.event} is applied here already")
+    if not wish.force:
+        raise StateError(
+            f"event {wish.event} is not in the way of anything now (see errors): "
+            "with --force it is skipped when it comes"
+        )
+    said = parse_type(found.ev_type)
+    table = None if said.op == "-" else found.ev_extra1 or said.table
+    return SkipRequest(0, wish.reason, "", found.ev_id, found.ev_txid, table)
+
+
+def _tick(session: Session, info: NodeInfo, wish: Skipping) -> SkipRequest:
+    assert wish.tick is not None
+    at = info.worker_last_tick or 0
+    if wish.tick <= at:
+        raise StateError(f"tick {wish.tick} is applied here already, the node is at {at}")
+    if not session.provider(info).value(
+        query("quarantine", "has_tick"), [session.queue, wish.tick]
+    ):
+        raise StateError(f"there is no tick {wish.tick} on the provider")
+    stopped = [
+        row
+        for row in get_errors(session.db, session.queue)
+        if row.consumer_name == info.worker_name and row.prev_tick < wish.tick <= row.tick_id
+    ]
+    if not stopped and not wish.force:
+        raise StateError(
+            f"tick {wish.tick} is not in the way of anything now (see errors): "
+            "with --force it is skipped when it comes"
+        )
+    return SkipRequest(0, wish.reason, "", tick_id=wish.tick)

@@ -1,0 +1,207 @@
+"""Poisoned events as one worker sees them: what to leave out of a batch, what is held, what failed.
+
+`look` is asked before a batch is staged, `open` in its transaction, `note` after it failed. In a
+database of an earlier version, without the tables for it, there is nothing to look at and errors
+are only logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from vedur.catalog import TableInfo
+from vedur.catalog.aside import Held, Quarantine
+from vedur.catalog.attrs import ON_ERROR
+from vedur.catalog.quarantine import (
+    available,
+    clear_error,
+    end_skip,
+    end_table,
+    get_open_skips,
+    note_error,
+)
+from vedur.change.aside import Policy, Skip, SkipRequest, blamed_by
+from vedur.change.table import Replica
+from vedur.db import Database, connect
+from vedur.errors import ConnectError, VedurError
+from vedur.queue.batches import Batch
+from vedur.queue.slices import Tick
+from vedur.sql import query
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Outlook:
+    """What a batch must know before it is staged."""
+
+    in_order: set[str] = field(default_factory=set)
+    skips: list[Skip] = field(default_factory=list)
+
+    def mark(self, tables: Sequence[Replica]) -> tuple[Replica, ...]:
+        """The tables, and which of them must be staged event by event."""
+        every = any(skip.until is not None for skip in self.skips)
+        return tuple(
+            replace(table, in_order=True) if every or table.name in self.in_order else table
+            for table in tables
+        )
+
+
+@dataclass
+class Poison:
+    """One worker's view. `connstr` opens a connection of its own for what must survive a rollback;
+    `on_error` is the policy of tables that have none of their own."""
+
+    queue: str
+    consumer: str
+    connstr: str = field(repr=False)
+    on_error: Policy = Policy.STOP
+    suspects: set[str] = field(default_factory=set)
+    _ready: bool | None = None
+    _warned: bool = False
+    _noted: bool = True  # an earlier run may have left a note
+
+    def look(self, target: Database, ticks: Sequence[Tick]) -> Outlook:
+        """What concerns the batch of these ticks; `target` is in autocommit mode."""
+        outlook = Outlook(set(self.suspects))
+        if not self._ready:
+            self._ready = available(target)
+            if not self._ready:
+                return outlook
+        outlook.in_order |= Held.read(target, self.queue).all_tables()
+        for request in get_open_skips(target, self.queue, self.consumer):
+            skip = self._skip(target, request, ticks)
+            if skip is not None:
+                outlook.skips.append(skip)
+                if request.table_name:
+                    outlook.in_order.add(request.table_name)
+        return outlook
+
+    def _skip(self, target: Database, request: SkipRequest, ticks: Sequence[Tick]) -> Skip | None:
+        """The request, if it is about this batch; one that has been passed is ended."""
+        first, last = ticks[0], ticks[-1]
+        if request.tick_id is not None:
+            for before, tick in pairwise(ticks):
+                if tick.id == request.tick_id:
+                    return Skip(request, before.snapshot, tick.snapshot)
+            if request.tick_id <= last.id:
+                end_skip(target, request, "tick was already applied, or there is none")
+            return None
+        txid = request.ev_txid or 0
+        if first.snapshot.contains(txid):
+            end_skip(target, request, "event was already applied")
+            return None
+        return Skip(request) if last.snapshot.contains(txid) else None
+
+    def open(
+        self, target: Database, batch: Batch, tables: Sequence[TableInfo], outlook: Outlook
+    ) -> Quarantine | None:
+        """The quarantine of a batch, in its transaction."""
+        known = {t.table_name: t for t in tables if t.local}
+
+        def policy(table: str) -> Policy:
+            own = known[table].attrs.get(ON_ERROR) if table in known else None
+            return Policy(own) if own else self.on_error
+
+        if not self._ready:
+            self._warn_unable(target, [t for t in known if policy(t) is not Policy.STOP])
+            return None
+        held = Held.read(target, self.queue)
+        self._end_obsolete(target, held, known)
+        return Quarantine(
+            target,
+            self.queue,
+            self.consumer,
+            (batch.prev_tick, batch.tick),
+            policy,
+            {t.table_name: t.dest_table for t in known.values()},
+            held,
+            outlook.skips,
+        )
+
+    def _warn_unable(self, target: Database, tables: Sequence[str]) -> None:
+        """Once: a policy that cannot be followed must not be found out by the first bad event."""
+        if not tables or self._warned:
+            return
+        self._warned = True
+        role = target.value(query("quarantine", "this_role"))
+        log.warning(
+            "on_error asks for the quarantine, for %s%s, but role %s may not use vedur.quarantine: "
+            'a refused event will stop the worker; "grant londiste_writer to %s" (where there is '
+            'no such table, "create-leaf" again brings the SQL up to date)',
+            ", ".join(tables[:3]),
+            f" and {len(tables) - 3} more" if len(tables) > 3 else "",
+            role,
+            role,
+        )
+
+    def _end_obsolete(self, target: Database, held: Held, known: Mapping[str, TableInfo]) -> None:
+        """A table that is copied anew, or is no longer here, has no use for its old events."""
+        for name in sorted(held.all_tables()):
+            table = known.get(name)
+            if table is not None and table.ready:
+                continue
+            gone = "is not replicated here any more" if table is None else "is copied anew"
+            count = end_table(target, self.queue, name, "obsolete", f"the table {gone}")
+            held.release(name)
+            log.warning(
+                "%s: %d event(s) left the quarantine, because the table %s; "
+                "vedur.quarantine_log keeps them",
+                name,
+                count,
+                gone,
+            )
+
+    def close(self, target: Database, quarantine: Quarantine | None) -> int:
+        """The batch is applied: write the rest, in its transaction. Returns what was put aside."""
+        if quarantine is None:
+            return 0
+        count = quarantine.close()
+        if self._noted:
+            clear_error(target, self.queue, self.consumer)
+        return count
+
+    def passed(self, quarantine: Quarantine | None) -> None:
+        """The batch is committed."""
+        self._noted = False
+        self.suspects.clear()
+        if quarantine is not None:
+            quarantine.report()
+
+    def suspects_more(self, error: BaseException) -> bool:
+        """Is it worth trying again at once, with a table's events one by one?
+
+        A truncate that was taken out of its order is known by its number alone.
+        """
+        found = blamed_by(error)
+        if found is None or found.table is None or found.event.ev_txid:
+            return False
+        if found.table in self.suspects:
+            return False
+        self.suspects.add(found.table)
+        return True
+
+    def note(self, batch: Batch, tables: Sequence[TableInfo], error: BaseException) -> None:
+        """Record why a batch failed, in a transaction of its own."""
+        if not self._ready or not isinstance(error, Exception) or isinstance(error, ConnectError):
+            return
+        found = blamed_by(error)
+        if found is not None:
+            dests = {t.table_name: t.dest_table for t in tables}
+            found = replace(found, dest=dests.get(found.table or ""))
+        known = error if isinstance(error, VedurError) else VedurError(_first_line(error))
+        ticks = (batch.prev_tick, batch.tick)
+        self._noted = True
+        try:
+            with connect(self.connstr, name="db", autocommit=True) as db:
+                note_error(db, self.queue, self.consumer, ticks, known, found)
+        except VedurError as again:
+            log.warning("the error could not be recorded in vedur.replay_error: %s", again)
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

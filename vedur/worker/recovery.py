@@ -1,0 +1,123 @@
+"""What a worker does about an error: a line in the log, a line in `status`, a pause.
+
+A server that is away, or a Spark that has died, is a matter of moments: the pause begins with a
+second and doubles up to `exception_sleep`, and ends early when the server answers again. Any
+other error waits `exception_sleep`, as upstream: the same statement would fail again.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from vedur.clock import Backoff
+from vedur.config import LondisteSettings
+from vedur.daemon import Signals
+from vedur.db import connect
+from vedur.errors import ConnectError, DatabaseError, VedurError
+from vedur.node import get_worker_state
+from vedur.node.state import set_consumer_error
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks at a server that does not answer.
+PROBE_SECONDS = 1.0
+
+
+class EngineLost(VedurError):
+    """Spark has ended on its own."""
+
+    def __init__(self) -> None:
+        super().__init__("Spark has ended on its own: it is started again")
+
+
+def one_line(error: Exception) -> str:
+    """What a log line and `status` say about an error."""
+    if isinstance(error, VedurError):
+        return error.message
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+@dataclass
+class Recovery:
+    """Reports errors and measures pauses; `reset` after a round that worked."""
+
+    signals: Signals
+    _backoff: Backoff = field(default_factory=lambda: Backoff(first=PROBE_SECONDS))
+
+    def reset(self) -> None:
+        """A round worked: the next trouble is a new one."""
+        self._backoff.reset()
+
+    # -- telling --------------------------------------------------------------------------------
+
+    def report(self, settings: LondisteSettings, error: Exception) -> None:
+        """Log it and show it in `status`, if the target can be reached."""
+        verbose = log.isEnabledFor(logging.DEBUG)
+        message = one_line(error)
+        _store(settings, message)
+        if isinstance(error, DatabaseError) and not isinstance(error, ConnectError):
+            log.error(
+                "Job %s got error on connection '%s': %s.   Query: %s",
+                settings.job_name,
+                error.values.get("connection"),
+                message,
+                _first_sql_line(error.values.get("query")),
+                exc_info=verbose,
+            )
+        else:
+            log.error("Job %s crashed: %s", settings.job_name, message, exc_info=verbose)
+
+    # -- waiting --------------------------------------------------------------------------------
+
+    def pause(self, settings: LondisteSettings, error: Exception, provider: str) -> None:
+        """Wait before the next try; a signal ends it. `provider` is its connect string."""
+        if not isinstance(error, (ConnectError, EngineLost)):
+            self.signals.wait(settings.exception_sleep)
+            return
+        self._backoff.cap = settings.exception_sleep
+        left = self._backoff.pause()
+        connstr = _away(settings, error, provider)
+        while left > 0:
+            step = min(left, PROBE_SECONDS)
+            if self.signals.wait(step) or (connstr and _answers(connstr)):
+                return
+            left -= step
+
+
+def _away(settings: LondisteSettings, error: Exception, provider: str) -> str:
+    """Whom to ask for; '' where the server was there and broke off, or refused the login.
+
+    A statement that brings its server down would do so again at once, and a server that counts
+    failed logins should not see one a second: there only time helps.
+    """
+    if not isinstance(error, ConnectError) or error.values.get("query") is not None:
+        return ""
+    if "FATAL:" in error.message and error.sqlstate != "57P03":
+        return ""
+    return settings.db if error.values.get("connection") == "db" else provider
+
+
+def _answers(connstr: str) -> bool:
+    try:
+        connect(connstr, name="probe", autocommit=True).close()
+    except VedurError:
+        return False
+    return True
+
+
+def _store(settings: LondisteSettings, message: str) -> None:
+    try:
+        with connect(settings.db, name="db", autocommit=True) as db:
+            state = get_worker_state(db, settings.queue_name)
+            if state is not None:
+                set_consumer_error(db, settings.queue_name, state.worker_name, message)
+    except VedurError as again:
+        log.warning("Failure to call pgq_node.set_consumer_error()")
+        log.debug("%s", again)
+
+
+def _first_sql_line(text: object) -> str:
+    lines = [x for x in str(text or "").splitlines() if x.strip() and not x.startswith("--")]
+    return " ".join(x.strip() for x in lines)[:300]
