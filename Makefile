@@ -22,8 +22,9 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-java:
+java: $(STAMP)
 	@tools/ensure-java
+	@$(BIN)/vedur prepare --quiet || true
 
 check: lint types layers  ## ruff, mypy, import layers
 

@@ -32,7 +32,7 @@ def londiste3() -> None:
 
 
 def vedur() -> None:
-    """The command `vedur`: `londiste3`, and `ticker`, `demo` and `completion` besides."""
+    """The command `vedur`: `londiste3`; `ticker`, `demo`, `prepare`, `completion` besides."""
     argv = sys.argv[1:]
     if argv and argv[0] == "ticker":
         from vedur.cli import pgqd
@@ -51,6 +51,10 @@ def vedur() -> None:
         from vedur.demo.__main__ import main as demo
 
         sys.exit(demo(argv[1:]))
+    if argv and argv[0] == "prepare":
+        from vedur.cli.prepare import main as prepare
+
+        sys.exit(prepare(argv[1:]))
     sys.exit(main("vedur", argv))
 
 

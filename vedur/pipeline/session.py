@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import vedur
 from vedur.errors import ConfigError, StateError
+from vedur.pipeline.javastart import java_settings
 from vedur.pipeline.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -48,8 +49,13 @@ _scratch: Scratch | None = None
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
 
 
-def start_session(name: str, settings: Mapping[str, str], log_path: str = "") -> SparkSession:
-    """Start (or connect to) Spark and run a first job, which costs seconds."""
+def start_session(
+    name: str, settings: Mapping[str, str], log_path: str = "", dump: str = ""
+) -> SparkSession:
+    """Start (or connect to) Spark and run a first job, which costs seconds.
+
+    With `dump`, Java writes an archive of its classes there when it ends.
+    """
     from pyspark.sql import SparkSession as SparkSession
 
     # At DEBUG it would write its secret and every closure, connect strings included, into logs.
@@ -57,6 +63,7 @@ def start_session(name: str, settings: Mapping[str, str], log_path: str = "") ->
     # It tells the root logger that Java has gone: the one who asked for something hears it anyway.
     logging.getLogger().addFilter(_not_py4j)
     wanted = _merged(settings)
+    wanted |= java_settings(wanted, dump)
     if "spark.remote" in wanted:
         _require_connect()
     else:
@@ -228,8 +235,11 @@ def _java() -> subprocess.Popen[bytes] | None:
     return found
 
 
-def stop_session(session: SparkSession) -> None:
-    """End the session, also a dead one, and the Java process that we started for it."""
+def stop_session(session: SparkSession, patience: float = 10) -> None:
+    """End the session, also a dead one, and the Java process that we started for it.
+
+    Java has `patience` seconds to end in order.
+    """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession as SparkSession
 
@@ -241,7 +251,7 @@ def stop_session(session: SparkSession) -> None:
         if gateway is not None:
             gateway.shutdown()
     if process is not None:
-        _end(process)
+        _end(process, patience)
     # What a dead Java keeps `stop` from forgetting; a new session would be built on it.
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None
@@ -252,13 +262,13 @@ def stop_session(session: SparkSession) -> None:
         scratch.remove()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], patience: float) -> None:
     """Java ends when its standard input does; if it is stuck, without being asked."""
     with contextlib.suppress(OSError):
         if process.stdin is not None:
             process.stdin.close()
     try:
-        process.wait(timeout=10)
+        process.wait(timeout=patience)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
