@@ -234,7 +234,7 @@ class LondisteSettings:
     )
     max_batch_events: int = declare(
         kinds.integer(1),
-        200_000,
+        100_000,
         "a worker that is behind takes ticks together up to this many events",
         _VEDUR,
         ours=True,

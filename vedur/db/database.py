@@ -230,6 +230,16 @@ class Database:
         self.execute("; ".join(f"set {name} = 0" for name in names))
         return self
 
+    def with_memory(self, setting: str, size: str) -> Self:
+        """Give this session at least so much `work_mem` or `maintenance_work_mem`."""
+        self.execute(
+            "select pg_catalog.set_config(%(setting)s, %(size)s, false)"
+            " where pg_catalog.pg_size_bytes(pg_catalog.current_setting(%(setting)s))"
+            " < pg_catalog.pg_size_bytes(%(size)s)",
+            {"setting": setting, "size": size},
+        )
+        return self
+
     def notifications(self, timeout: float) -> list[Notification]:
         """Wait up to `timeout` seconds for the first NOTIFY; needs autocommit and LISTEN."""
         with self._errors("wait for notify"):

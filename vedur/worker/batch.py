@@ -81,7 +81,7 @@ class BatchRunner:
     queue: str
     consumer: str
     target_connstr: str = field(repr=False)
-    max_batch_events: int = 200_000
+    max_batch_events: int = 100_000
     parallel: int = 1
     connections: int = 8
     registers: Registers = field(default_factory=Registers)

@@ -85,7 +85,7 @@ class CopySetup:
     lock_timeout: float = 10.0
     build_connections: int = 2
     maintenance_work_mem: str = "256MB"
-    max_batch_events: int = 200_000
+    max_batch_events: int = 100_000
     tick_wait: float = 3.0
     connections: int = 8
     meeting_wait: float = 60.0

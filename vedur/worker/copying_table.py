@@ -267,7 +267,7 @@ class GroupCopy:
 
     def _build(self, part: Any) -> None:
         with self.setup.connect() as db:
-            db.execute(query("copy", "more_memory"), {"memory": self.setup.maintenance_work_mem})
+            db.with_memory("maintenance_work_mem", self.setup.maintenance_work_mem)
             build_part(db, part)
 
 

@@ -45,6 +45,9 @@ log = logging.getLogger(__name__)
 #: A root has little to do: it looks every tenth loop_delay, as upstream.
 _ROOT_PACE = 10
 
+#: A merge joins what a batch staged with the table: in memory, not through files.
+_MERGE_MEMORY = "64MB"
+
 #: What is staged can be overtaken by DDL or by another worker, but not again and again.
 _STALE_ROUNDS = 5
 
@@ -270,7 +273,7 @@ class Worker:
             self._close_connections()
         if self._target is None:
             self._target = connect(self.settings.db, name="db", autocommit=True)
-            self._target.without_timeouts()
+            self._target.without_timeouts().with_memory("work_mem", _MERGE_MEMORY)
             self._opened = self.clock.monotonic()
         return self._target
 

@@ -244,12 +244,6 @@ where queue_name = %s
   and merge_state = 'in-copy'
 for key share
 
--- name: more_memory
--- Memory for building an index; a server that has more stays with it.
-select pg_catalog.set_config('maintenance_work_mem', %(memory)s, false)
-where pg_catalog.pg_size_bytes(pg_catalog.current_setting('maintenance_work_mem'))
-    < pg_catalog.pg_size_bytes(%(memory)s)
-
 -- name: restore_fkey
 -- The next statement that brings a foreign key back; '' when it is back.
 select londiste.restore_table_fkey(%s, %s, true)
