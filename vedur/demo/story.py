@@ -85,11 +85,8 @@ class Story:
             ("add a column everywhere with one script", self.add_column),
             ("compare all tables of both leaves with the root", self.prove),
         ]
-        self.console.print(
-            f"Status page, from stage 2 on: {self.page}   Files: {self.lab.base}   "
-            "^C stops and removes everything.",
-            soft_wrap=True,
-        )
+        self.console.print(f"Status page, from stage 2 on: {self.page}")
+        self.console.print(f"Files: {self.lab.base}; ^C stops everything and removes them.")
         with self.watch:
             for number, (title, stage) in enumerate(stages, 1):
                 self._announce(Stage(number, len(stages), title))
@@ -121,6 +118,8 @@ class Story:
         lab.psql("root", "digoal_01", sql_text("schema.sql"), user=OWNER)
         lab.psql("leaf", "digoal_01", sql_text("schema.sql"), user=OWNER)
         lab.psql("root", "digoal_01", sql_text("users.sql"), user=OWNER, users=str(self.users))
+        # the progress of a copy is shown against the server's own estimate of its rows
+        lab.psql("root", "digoal_01", "analyze", user=OWNER)
         for side in ("root", "leaf"):
             for table in ("user_login_rec", "user_logout_rec"):
                 lab.psql(side, "digoal_01", KEYS.format(table), user=OWNER)

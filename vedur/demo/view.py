@@ -22,6 +22,7 @@ from vedur.status.problems import problems
 from vedur.status.snapshot import CopyStatus, NodeStatus
 from vedur.status.tree import by_provider
 from vedur.web import words
+from vedur.worker.copying_steps import Step
 
 #: Seconds over which events a second are counted.
 WINDOW = 5.0
@@ -84,7 +85,7 @@ class NodeLine:
 
 @dataclass(frozen=True)
 class Bar:
-    """The first copy of one table; `done` of `total` rows, total None before anybody knows."""
+    """The first copy of one table: `done` of `total`, which is None before anybody knows."""
 
     node: str
     table: str
@@ -105,20 +106,23 @@ def counted(overview: Overview, at: float) -> Sample:
     return Sample(at, events)
 
 
-def rates(samples: Sequence[Sample], name: str) -> list[float]:
-    """Events a second of a node at each sample, each over the `WINDOW` before it."""
-    found: list[float] = []
+def rates(samples: Sequence[Sample], name: str) -> list[float | None]:
+    """Events a second of a node at each sample, over the `WINDOW` before it; None while away."""
     known = [(sample.at, sample.events[name]) for sample in samples if name in sample.events]
-    for index, (at, events) in enumerate(known):
-        begin = next(pair for pair in known[: index + 1] if at - pair[0] <= WINDOW)
-        seconds = at - begin[0]
-        found.append(max(0, events - begin[1]) / seconds if seconds > 0 else 0.0)
+    found: list[float | None] = []
+    for sample in samples:
+        if name not in sample.events:
+            found.append(None)
+            continue
+        begin, events = next(pair for pair in known if sample.at - pair[0] <= WINDOW)
+        seconds = sample.at - begin
+        found.append(max(0, sample.events[name] - events) / seconds if seconds > 0 else 0.0)
     return found
 
 
-def sparkline(values: Sequence[float]) -> str:
+def sparkline(values: Sequence[float | None]) -> str:
     """The last values as little bars, scaled to the highest of them."""
-    shown = list(values)[-SPARKS:]
+    shown = [value or 0.0 for value in values][-SPARKS:]
     top = max(shown, default=0.0)
     if top <= 0:
         return ""
@@ -168,7 +172,7 @@ def _node_line(scene: Scene, overview: Overview, status: NodeStatus, branch: str
         str(node.server_version // 10000) if node.server_version else "",
         lag,
         behind,
-        speeds[-1] if speeds and node.reachable else None,
+        speeds[-1] if speeds else None,
         sparkline(speeds),
         _tables(status),
         not node.reachable,
@@ -222,12 +226,18 @@ def _bar(node: NodeDetail, table: str, ready: bool) -> Bar:
         return Bar(node.name, table, "in sync", 1, 1, finished=True)
     if copy is None:
         return Bar(node.name, table, "waits", 0, None)
-    return Bar(node.name, table, copy.error or copy.step_name, copy.rows_done, _whole(copy))
+    done, total = _loaded(copy)
+    return Bar(node.name, table, copy.error or copy.step_name, done, total)
 
 
-def _whole(copy: CopyStatus) -> int | None:
-    # an estimate: never smaller than what has come
-    return max(copy.rows_estimated, copy.rows_done) if copy.rows_estimated else None
+def _loaded(copy: CopyStatus) -> tuple[int, int | None]:
+    """How much has come, of how much: in rows, or in slices where nobody has counted the rows."""
+    if copy.step > Step.LOAD:
+        return 1, 1
+    if copy.rows_estimated:
+        # an estimate: it must not be smaller than what has come
+        return copy.rows_done, max(copy.rows_estimated, copy.rows_done + 1)
+    return copy.slices_done, copy.slices or None
 
 
 def troubles(scene: Scene) -> list[str]:
@@ -268,7 +278,7 @@ def _draw_nodes(lines: Sequence[NodeLine]) -> Table:
     table.add_column("node", ratio=1, no_wrap=True)
     for title in ("PG", "lag", "behind", "events/s"):
         table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("", width=SPARKS, style="green", no_wrap=True)
+    table.add_column("", width=SPARKS, style="green", no_wrap=True, justify="right")
     table.add_column("tables", justify="right", no_wrap=True)
     for line in lines:
         style = "red" if line.away else "bold"
