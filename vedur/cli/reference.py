@@ -9,7 +9,7 @@ import sys
 
 from vedur.cli.commands import COMMANDS
 from vedur.cli.grammar import Grammar
-from vedur.cli.main import SUMMARY
+from vedur.cli.main import EXAMPLES, SUMMARY
 
 _HEAD = """# Commands
 
@@ -25,7 +25,7 @@ tables that differ. An error is one line; `-v` adds the traceback.
 
 def reference_page() -> str:
     """The whole page."""
-    grammar = Grammar("londiste3", SUMMARY, COMMANDS)
+    grammar = Grammar("londiste3", SUMMARY, COMMANDS, EXAMPLES)
     parts = [_HEAD, f"```text\n{grammar.help(None)}```\n"]
     for command in COMMANDS:
         parts.append(f"## {command.name}\n\n```text\n{grammar.help(command)}```\n")

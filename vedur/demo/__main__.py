@@ -23,12 +23,20 @@ from vedur.demo.story import Story
 from vedur.errors import InternalError, UsageError, VedurError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ABOUT = """\
+Replicates between embedded PostgreSQL servers (16 and 18): first copy under
+load, an outage, TRUNCATE, a renamed and filtered leaf, DDL, and a proof that
+all is equal. On a terminal with a live view. Nothing is left behind."""
 _EXAMPLES = """\
 examples:
-  vedur demo                      about three minutes; ends with a proof and removes everything
-  vedur demo --keep               leaves servers, workers and the status page running
-  vedur demo --stop /tmp/vedur-demo-x1y2   ends what --keep left
-  vedur demo > demo.log           no terminal: plain lines
+  # about three minutes; ends with a proof and removes everything
+  vedur demo
+  # leave servers, workers and the status page running, with commands to try
+  vedur demo --keep
+  # end what --keep left; it tells the directory
+  vedur demo --stop /tmp/vedur-demo-x1y2z3
+  # no terminal: plain lines
+  vedur demo > demo.log
 """
 
 
@@ -41,9 +49,7 @@ def parser() -> argparse.ArgumentParser:
     """The grammar."""
     result = _Parser(
         prog="vedur demo",
-        description="Replicates between embedded PostgreSQL servers (16 and 18): first copy under "
-        "load, an outage, TRUNCATE, a renamed and filtered leaf, DDL, and a proof that all is "
-        "equal. On a terminal with a live view.",
+        description=_ABOUT,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
