@@ -33,7 +33,7 @@ LATE = 5.0
 #: Lines about what needs attention.
 _TROUBLES = 2
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-_BAR_WIDTH = 24
+_BAR_WIDTH = 20
 
 
 @dataclass(frozen=True)
@@ -301,10 +301,11 @@ def _draw_bars(found: Sequence[Bar]) -> Table:
     table.add_column(width=_BAR_WIDTH)
     table.add_column(justify="right", width=5)
     table.add_column(no_wrap=True, ratio=1)
+    several = len({bar.node for bar in found}) > 1
     for bar in found:
         part = words.percent(bar.done, bar.total)
         table.add_row(
-            Text.assemble((bar.node, "dim"), " ", bar.table),
+            Text.assemble((f"{bar.node} " if several else "", "dim"), bar.table),
             ProgressBar(total=100, completed=100 if bar.finished else part or 0, width=_BAR_WIDTH),
             "100 %" if bar.finished else "" if part is None else f"{part} %",
             Text(bar.what, "green" if bar.finished else "dim"),
