@@ -52,7 +52,7 @@ class Story:
         self.console = console
         self.users = 2_000 if fast else 300_000
         self.seconds = 3 if fast else 15
-        self.lab = Lab(base=Path(tempfile.mkdtemp(prefix="vedur-demo-")), tidy=True)
+        self.lab = Lab(base=Path(tempfile.mkdtemp(prefix="vedur-demo-")).resolve(), tidy=True)
         self.page_port = free_port()
         self.watch = Watch(console, on_scene=on_scene)
         self.verdicts: list[proof.Verdict] = []
