@@ -43,7 +43,9 @@ class Watch:
     ) -> None:
         self.console = console
         self.clock = clock
-        self.wanted = console.is_terminal or on_scene is not None
+        # not console.is_terminal: FORCE_COLOR makes that true of a file, too
+        self.live = console.file.isatty()
+        self.wanted = self.live or on_scene is not None
         self._on_scene = on_scene
         self._scene = Scene(Stage(0, 0, ""))
         self._began = clock.monotonic()
@@ -60,7 +62,7 @@ class Watch:
         )
 
     def __enter__(self) -> Watch:
-        if self.console.is_terminal:
+        if self.live:
             self._live.start()
         return self
 
@@ -71,7 +73,7 @@ class Watch:
         trace: TracebackType | None,
     ) -> None:
         self._end.set()
-        if self.console.is_terminal:
+        if self.live:
             self._live.stop()
         if self._thread is not None:
             self._thread.join(timeout=5)
