@@ -23,15 +23,25 @@ from vedur.demo.story import Story
 from vedur.errors import InternalError, UsageError, VedurError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_ABOUT = """\
+USAGE = """\
+usage: vedur demo [--fast] [--keep]
+       vedur demo --stop DIR
+
 Replicates between embedded PostgreSQL servers (16 and 18): first copy under
 load, an outage, TRUNCATE, a renamed and filtered leaf, DDL, and a proof that
-all is equal. On a terminal with a live view. Nothing is left behind."""
-_EXAMPLES = """\
-examples:
+all is equal. On a terminal with a live view. Nothing is left behind: not
+after ^C either; a failure leaves the logs and says where.
+
+Options:
+  --keep        leave servers, workers and the status page running
+  --stop DIR    stop what was kept and remove its files
+  --fast        few rows, short load: for tests
+  -h, --help    show this help
+
+Examples:
   # about three minutes; ends with a proof and removes everything
   vedur demo
-  # leave servers, workers and the status page running, with commands to try
+  # leave it running, with ini files and commands to try
   vedur demo --keep
   # end what --keep left; it tells the directory
   vedur demo --stop /tmp/vedur-demo-x1y2z3
@@ -47,19 +57,11 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The grammar."""
-    result = _Parser(
-        prog="vedur demo",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    result.add_argument("--fast", action="store_true", help="few users, short load: for tests")
-    result.add_argument(
-        "--keep", action="store_true", help="leave servers, daemons and the status page running"
-    )
-    result.add_argument(
-        "--stop", metavar="DIR", type=Path, help="stop a demo that was kept and remove its files"
-    )
+    result = _Parser(prog="vedur demo", add_help=False, allow_abbrev=False)
+    result.add_argument("-h", "--help", action="store_true")
+    result.add_argument("--fast", action="store_true")
+    result.add_argument("--keep", action="store_true")
+    result.add_argument("--stop", metavar="DIR", type=Path)
     return result
 
 
@@ -67,6 +69,9 @@ def main(argv: list[str] | None = None) -> int:
     """Run the demo; returns the exit code."""
     try:
         options = parser().parse_args(argv)
+        if options.help:
+            sys.stdout.write(USAGE)
+            return 0
         if options.stop:
             return stop(options.stop)
     except VedurError as error:
