@@ -44,8 +44,8 @@ test: dev check  ## all checks and all tests but the long ones, on every server 
 test-long: dev  ## the walk-through, Spark elsewhere, the how-to pages, a short torture: minutes each
 	@$(BIN)/pytest -q -m long
 
-demo: dev  ## see it work on embedded servers
-	@$(BIN)/python -m vedur.demo
+demo: dev  ## see it work on embedded servers; ARGS=--keep leaves it running
+	@$(BIN)/vedur demo $(ARGS)
 
 docs: $(STAMP)  ## the manual as HTML in build/site; its generated pages first
 	@$(BIN)/python -m vedur.cli.manual

@@ -19,7 +19,9 @@ pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.spark, pytest.mark
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 
 
-@pytest.mark.parametrize("name,commands", [("upgrade", 25), ("subset", 15), ("repair", 15)])
+@pytest.mark.parametrize(
+    "name,commands", [("first-pair", 15), ("upgrade", 25), ("subset", 15), ("repair", 15)]
+)
 def test_page(name: str, commands: int, servers: Servers, tmp_path: Path) -> None:
     versions = min(VERSIONS), max(VERSIONS)
     assert follow(PAGES / f"{name}.md", versions, servers, tmp_path) >= commands

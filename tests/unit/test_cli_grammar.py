@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from vedur.cli import waiting
 from vedur.cli.commands import COMMANDS
 from vedur.cli.grammar import Call, Grammar
-from vedur.cli.main import main
+from vedur.cli.main import EXAMPLES, main
 from vedur.errors import UsageError
 
 GRAMMAR = Grammar("londiste3", "words", COMMANDS)
@@ -79,6 +80,24 @@ def test_every_command_has_help_with_an_example(command: object) -> None:
     for item in command.options:
         assert all(option in text for option in item.names)
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_the_examples_of_the_program_are_command_lines() -> None:
+    """From nothing to a replicating pair, and none of it is refused by the grammar."""
+    seen = []
+    for text, note in EXAMPLES:
+        assert note
+        for part in text.format(program="vedur").split(";"):
+            program, *words = shlex.split(part.partition(" > ")[0])
+            if program == "vedur":
+                call = parse(*words)
+                seen.append(call.command.name if call.command else "--ini")
+    assert seen == [
+        "--ini", "create-root", "create-leaf", "worker", "worker", "add-table", "add-table",
+        "status",
+    ]  # fmt: skip
+    shown = Grammar("londiste3", "x", COMMANDS, EXAMPLES).help(None)
+    assert "  londiste3 src.ini create-root src" in shown
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c.name)

@@ -79,3 +79,9 @@ def test_zsh_takes_it(directory: Path) -> None:
 def test_other_shells_are_refused() -> None:
     with pytest.raises(UsageError, match="bash or zsh"):
         main(["fish"])
+
+
+def test_help_has_an_example_for_each_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "vedur completion bash >" in shown and "vedur completion zsh >" in shown

@@ -15,6 +15,20 @@ from vedur.errors import UsageError
 
 SHELLS = ("bash", "zsh")
 
+USAGE = """\
+usage: vedur completion bash|zsh
+
+Prints a script that completes ini files, commands and their options.
+
+Examples:
+  # for everybody who uses bash
+  vedur completion bash > /etc/bash_completion.d/vedur
+  # for zsh
+  vedur completion zsh > "${fpath[1]}/_vedur"
+  # for this shell only
+  source <(vedur completion bash)
+"""
+
 _SCRIPT = """\
 # Completion of vedur and londiste3. Put it where bash-completion looks, or source it.
 _vedur_options() {{
@@ -61,6 +75,9 @@ _ZSH = "#compdef vedur londiste3\nautoload -U +X bashcompinit && bashcompinit\n"
 
 def main(arguments: Sequence[str]) -> int:
     """`vedur completion SHELL`; the exit code."""
+    if {"-h", "--help"} & set(arguments):
+        sys.stdout.write(USAGE)
+        return 0
     if len(arguments) != 1 or arguments[0] not in SHELLS:
         raise UsageError(f"completion needs the name of a shell: {' or '.join(SHELLS)}")
     sys.stdout.write(script(arguments[0]))

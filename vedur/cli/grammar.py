@@ -140,6 +140,7 @@ class Grammar:
     program: str
     summary: str
     commands: Sequence[Command]
+    examples: Sequence[tuple[str, str]] = ()
     by_name: dict[str, Command] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -213,6 +214,9 @@ class Grammar:
             lines += [f"  {member.name:<18}{member.summary}" for member in members]
         lines += ["", "Options:", *_option_lines(GENERAL), "", "Running process:"]
         lines += _option_lines(SIGNALS)
+        lines += ["", "Examples:"] if self.examples else []
+        for text, note in self.examples:
+            lines += [f"  # {note}", f"  {text.format(program=self.program)}"]
         return "\n".join(lines) + "\n"
 
     def _words_of_vedur(self) -> list[str]:

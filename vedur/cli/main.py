@@ -23,6 +23,28 @@ SUMMARY = (
     "Replicates tables between PostgreSQL databases: a root, and nodes that follow it.\n"
     "INI describes one node; begin with --ini."
 )
+#: A pair of databases from nothing; docs/tutorial.md has it at length.
+EXAMPLES = (
+    (
+        "{program} --ini --set job_name=src --set queue_name=q --set db='host=db1 dbname=shop' "
+        "> src.ini",
+        "an ini per node: another for dst on db2, with the same queue_name",
+    ),
+    ("{program} src.ini create-root src 'host=db1 dbname=shop'", "the node that is written to"),
+    (
+        "{program} dst.ini create-leaf dst 'host=db2 dbname=shop' "
+        "--provider='host=db1 dbname=shop'",
+        "the node that follows it",
+    ),
+    ("pgqd --ini > pgqd.ini; pgqd -d pgqd.ini", "the ticker: one per server with a root"),
+    ("{program} -d src.ini worker; {program} -d dst.ini worker", "a worker per node"),
+    ("{program} src.ini add-table shop.orders", "offer a table ..."),
+    (
+        "{program} dst.ini add-table shop.orders --create-full --wait-sync",
+        "... and take it: created, copied, followed",
+    ),
+    ("{program} src.ini status", "how all nodes are"),
+)
 _SIGNALS = {"reload": signal.SIGHUP, "stop": signal.SIGINT, "kill": signal.SIGTERM}
 
 
@@ -60,7 +82,7 @@ def vedur() -> None:
 
 def main(program: str, argv: Sequence[str]) -> int:
     """Run one command line; returns the exit code."""
-    grammar = Grammar(program, SUMMARY, COMMANDS)
+    grammar = Grammar(program, SUMMARY, COMMANDS, EXAMPLES)
     try:
         call = grammar.parse(argv)
         if call.options.help:

@@ -6,6 +6,7 @@ what a user gets. Nothing in here reaches into the package: commands run as subp
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,13 +16,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from vedur import db as vdb
 from vedur.clock import SYSTEM, Clock
+from vedur.demo import leftover
 from vedur.demo.server import Binaries, Server
-from vedur.errors import StateError
+from vedur.errors import StateError, UsageError
 
 QUEUE = "replika"
+#: Names the servers, so that another process can stop them.
+_STATE = "vedur-lab.json"
+#: Seconds that a daemon gets to finish its batch.
+_PATIENCE = 60.0
 
 
 def program(name: str) -> str:
@@ -39,24 +46,58 @@ def sql_text(name: str) -> str:
 
 @dataclass
 class Lab:
-    """Servers and files below one directory; `close()` leaves nothing behind."""
+    """Servers and files below one directory; `close()` leaves nothing behind.
+
+    `tidy` keeps copies of binaries there, too, which others share between runs.
+    """
 
     base: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="vedur-lab-")))
     clock: Clock = SYSTEM
     servers: dict[str, Server] = field(default_factory=dict)
     inis: dict[str, Path] = field(default_factory=dict)
+    tidy: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("log", "pid", "ini"):
+        for name in ("log", "pid", "ini", "scratch", "pg"):
             (self.base / name).mkdir(parents=True, exist_ok=True)
+        self._save()
+
+    @classmethod
+    def reopen(cls, base: Path) -> Lab:
+        """A laboratory that another process made and left running."""
+        try:
+            found = json.loads((base / _STATE).read_text())
+        except (OSError, ValueError):
+            raise UsageError(f'"{base}" is not the directory of a demo that was kept') from None
+        servers = {
+            name: Server(Binaries(item["major"], Path(item["bindir"])), base / name, item["port"])
+            for name, item in found.items()
+            if (base / name / "data").exists()
+        }
+        inis = {path.stem: path for path in sorted((base / "ini").glob("*.ini"))}
+        return cls(base, servers=servers, inis=inis)
+
+    def _save(self) -> None:
+        found = {
+            name: {"major": server.version, "bindir": server.binaries.path(""), "port": server.port}
+            for name, server in self.servers.items()
+        }
+        (self.base / _STATE).write_text(json.dumps(found, indent=1) + "\n")
 
     # -- servers and databases -----------------------------------------------------------------
 
     def server(self, name: str, binaries: Binaries, **settings: str) -> Server:
-        """Start a server and remember it."""
-        server = Server(binaries, self.base / name, settings=settings).init().start()
+        """Start a server; remembered before it runs, for who stops everything."""
+        server = Server(
+            binaries,
+            self.base / name,
+            settings=settings,
+            copies=self.base / "pg" if self.tidy else None,
+            environ=leftover.marks(self.base),
+        )
         self.servers[name] = server
-        return server
+        self._save()
+        return server.init().start()
 
     def database(self, server: str, dbname: str, schema: str) -> str:
         """A database with a role and a schema of one name, as in the walk-through."""
@@ -75,12 +116,13 @@ class Lab:
         command = ["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
         for key, value in vars.items():
             command += ["-v", f"{key}={value}"]
-        done = subprocess.run(
+        done: subprocess.CompletedProcess[str] = subprocess.run(
             [host.binaries.path("psql"), *command, host.connstr(dbname, user)],
             input=text,
             capture_output=True,
             text=True,
             check=False,
+            **self._manners(),
         )
         if done.returncode != 0:
             raise StateError(f"psql failed: {done.stderr.strip()}")
@@ -127,18 +169,26 @@ class Lab:
         self, command: str, *args: str, check: bool = True, timeout: float = 120.0
     ) -> subprocess.CompletedProcess[str]:
         """Run one of our commands to its end."""
-        done = subprocess.run(
-            [program(command), *args],
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+        words = " ".join([command, *args])
+        try:
+            done = subprocess.run(
+                [program(command), *args],
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                stdin=subprocess.DEVNULL,
+                check=False,
+                **self._manners(),
+            )
+        except subprocess.TimeoutExpired:
+            raise StateError(f"{words}: no end after {timeout:.0f} s") from None
         if check and done.returncode != 0:
-            words = " ".join([command, *args])
             raise StateError(f"{words}: exit {done.returncode}: {done.stderr.strip()}")
         return done
+
+    def _manners(self) -> dict[str, Any]:
+        """How processes are started: ^C at the terminal is for who started us, not for them."""
+        return {"env": os.environ | leftover.marks(self.base), "start_new_session": True}
 
     def londiste(
         self, ini: str, *args: str, check: bool = True, timeout: float = 120.0
@@ -156,13 +206,19 @@ class Lab:
 
     def stop_daemon(self, ini: str) -> None:
         """`-s`, and wait until the process has ended."""
-        pidfile = self.base / "pid" / f"{ini}.pid"
+        pid = self._pid(ini)
+        if pid is not None:
+            self._tell(ini, "-s")
+            self.wait(lambda: not leftover.alive(pid), f"{ini} to stop", _PATIENCE)
+
+    def _pid(self, ini: str) -> int | None:
         try:
-            pid = int(pidfile.read_text())
+            return int((self.base / "pid" / f"{ini}.pid").read_text())
         except (OSError, ValueError):
-            return
-        self.run("pgqd" if ini == "pgqd" else "londiste3", "-s", str(self.inis[ini]), check=False)
-        self.wait(lambda: not _alive(pid), f"{ini} to stop", 60.0)
+            return None
+
+    def _tell(self, ini: str, signal: str) -> None:
+        self.run("pgqd" if ini == "pgqd" else "londiste3", signal, str(self.inis[ini]), check=False)
 
     def log_text(self, ini: str) -> str:
         """What a daemon has logged so far."""
@@ -192,28 +248,27 @@ class Lab:
                 "-c", "2", "-n", "-D", f"users={users}", "-h", "127.0.0.1", "-p", str(host.port),
                 "-U", user, *args, dbname,
             ],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **self._manners(),
         )  # fmt: skip
 
-    def close(self, keep: bool = False) -> None:
-        """Stop daemons and servers and remove the files."""
-        for ini in self.inis:
-            try:
-                self.stop_daemon(ini)
-            except StateError:
-                self.run("pgqd" if ini == "pgqd" else "londiste3", "-k", str(self.inis[ini]),
-                         check=False)  # fmt: skip
+    def close(self, keep: bool = False, hurry: bool = False) -> None:
+        """Stop daemons and servers and remove the files; `hurry` lets no batch finish."""
+        running = {ini: pid for ini in self.inis if (pid := self._pid(ini)) is not None}
+        for ini in running:
+            self._tell(ini, "-k" if hurry else "-s")
+        try:
+            self.wait(lambda: not any(map(leftover.alive, running.values())), "the end", _PATIENCE)
+        except StateError:
+            for ini in running:
+                self._tell(ini, "-k")
         for server in self.servers.values():
             server.stop("immediate")
+        leftover.end(self.base, clock=self.clock)
         if not keep:
             shutil.rmtree(self.base, ignore_errors=True)
 
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    stat = Path(f"/proc/{pid}/stat")
-    # a zombie whose parent has not looked yet has ended for our purposes
-    return not (stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
+    def strip(self) -> None:
+        """Leave logs and ini files only, for who wants to know what went wrong."""
+        bulk = [self.base / "scratch", self.base / "pg", *(s.data for s in self.servers.values())]
+        for path in bulk:
+            shutil.rmtree(path, ignore_errors=True)

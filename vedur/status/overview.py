@@ -89,6 +89,7 @@ class SetReader:
     local: Callable[[], Database]
     connect: Connect
     clock: Clock = SYSTEM
+    leave_alone: float = _LEAVE_ALONE
     _open: dict[str, Database] = field(default_factory=dict)
     _failed: dict[str, tuple[float, str]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -150,7 +151,7 @@ class SetReader:
             return NodeDetail(NodeStatus(name, DEAD, failure=TAGGED))
         now = self.clock.monotonic()
         since, failure = self._failed.get(key, (None, ""))
-        if since is not None and now - since < _LEAVE_ALONE:
+        if since is not None and now - since < self.leave_alone:
             return NodeDetail(NodeStatus(name, DEAD, failure=failure))
         try:
             detail = read_detail(self._connection(key, f"node.{name}"), self.queue, name)

@@ -61,7 +61,7 @@ def title(node: NodeStatus) -> str:
 def tree_lines(status: SetStatus, *, colour: bool = False) -> list[str]:
     """The tree below each node that has no provider here."""
     lines: list[str] = []
-    children = _children(status.nodes)
+    children = by_provider(status.nodes)
     for top in children[None]:
         lines += _branch(top, children, "", "", colour)
     return lines
@@ -69,7 +69,7 @@ def tree_lines(status: SetStatus, *, colour: bool = False) -> list[str]:
 
 def compact_lines(status: SetStatus, *, colour: bool = False) -> list[str]:
     """One line per node, indented by depth."""
-    children = _children(status.nodes)
+    children = by_provider(status.nodes)
 
     def walk(node: NodeStatus, depth: int) -> list[str]:
         head = "   " * depth + title(node)
@@ -87,7 +87,7 @@ def compact_lines(status: SetStatus, *, colour: bool = False) -> list[str]:
     return [line for top in children[None] for line in walk(top, 0)]
 
 
-def _children(nodes: Sequence[NodeStatus]) -> dict[str | None, list[NodeStatus]]:
+def by_provider(nodes: Sequence[NodeStatus]) -> dict[str | None, list[NodeStatus]]:
     """Nodes by provider; those whose provider is unknown stand at the top. Shallow ones first."""
     names = {node.name for node in nodes}
     found: dict[str | None, list[NodeStatus]] = {None: []}

@@ -1,7 +1,8 @@
-"""Progress of a load: a line in the log and a row on the target every few seconds."""
+"""Progress of a load: a row on the target every second, a line in the log every few."""
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from typing import Any
@@ -14,7 +15,9 @@ from vedur.worker.copying_context import CopySetup
 
 log = logging.getLogger(__name__)
 
-PERIOD = 3.0
+PERIOD = 1.0
+#: A line in the log for so many rows on the target.
+_LOG_EVERY = 3
 
 
 class Progress:
@@ -46,10 +49,13 @@ class Progress:
             return
         try:
             with self.setup.connect() as db:
-                ended = False
-                while not ended:
-                    self._show(db)
-                    ended = self.clock.wait(self._end, PERIOD)
+                for number in itertools.count(1):
+                    if number % _LOG_EVERY:
+                        self._store(db)
+                    else:
+                        self._show(db)
+                    if self.clock.wait(self._end, PERIOD):
+                        return
         except VedurError as error:
             log.debug("%s: cannot follow the copy: %s", self.table, error)
 

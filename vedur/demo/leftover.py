@@ -1,0 +1,68 @@
+"""Processes of a laboratory, found by a mark in their environment.
+
+A pidfile appears some time after its process, and Java of Spark has none: who is interrupted
+between cannot know from files what runs. Every process that a laboratory starts inherits the mark
+instead, and `end` ends whoever still carries it. Without /proc nothing is found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from vedur.clock import SYSTEM, Clock
+
+MARK = "VEDUR_LAB"
+_PROC = Path("/proc")
+
+
+def marks(base: Path) -> dict[str, str]:
+    """What processes of the laboratory in `base` find in their environment besides."""
+    return {
+        MARK: str(base),
+        "TMPDIR": str(base / "scratch"),  # their files go with it
+        "SPT_NOENV": "1",  # a process title would be written over the mark
+    }
+
+
+def marked(base: Path) -> list[int]:
+    """The processes of a laboratory that live."""
+    mark = f"{MARK}={base}".encode()
+    found = []
+    for place in _PROC.glob("[0-9]*"):
+        # ended meanwhile, or another user's
+        with contextlib.suppress(OSError):
+            if mark in (place / "environ").read_bytes().split(b"\0"):
+                found.append(int(place.name))
+    return sorted(found)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process lives; a zombie whose parent has not looked yet does not."""
+    try:
+        os.kill(pid, 0)
+        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return not _PROC.is_dir() or (_PROC / str(pid)).exists()
+
+
+def end(base: Path, patience: float = 10.0, clock: Clock = SYSTEM) -> None:
+    """End what is left of a laboratory: asked first, then without asking."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        deadline = clock.monotonic() + patience
+        told: set[int] = set()
+        while (found := marked(base)) and clock.monotonic() < deadline:
+            _send([pid for pid in found if pid not in told], number)
+            told.update(found)  # one that was just born is told next time
+            clock.sleep(0.05)
+
+
+def _send(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            os.kill(pid, number)
