@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help dev java check lint types layers test test-long demo docs bench-capture bench-compare bench-scale bench-apply bench-latency torture clean
+.PHONY: help dev java check lint types layers test test-long demo docs bench-capture bench-compare bench-scale bench-apply bench-copy bench-latency torture clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ bench-scale: dev  ## does the cost of an event grow with the backlog? memory wit
 
 bench-apply: dev  ## catching up and bulk changes, with native logical replication and Londiste
 	@$(BIN)/python -m bench.apply
+
+bench-copy: dev  ## first copy of 5,000,000 rows and of four small tables, with peers and psql | psql
+	@$(BIN)/python -m bench.copy
 
 bench-latency: dev  ## commit to visible at 500 transactions a second, with the same peers
 	@$(BIN)/python -m bench.latency

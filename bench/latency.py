@@ -8,13 +8,14 @@ goes to `bench/results/latency.json`.
 from __future__ import annotations
 
 import argparse
-import statistics
 import subprocess
 import threading
 from typing import Any
 
 from bench.field import USERS, Field, load_average, save
-from bench.peers import Londiste, Peer, chosen
+from bench.peers import REPLICATING, Peer, chosen, settings
+from bench.progress import steps
+from bench.stats import quantiles
 from vedur.clock import SYSTEM
 from vedur.demo.lab import sql_text
 
@@ -69,42 +70,36 @@ def probe(ground: Field, peer: Peer, seconds: float, rate: int) -> list[float]:
     return [found[n] - sent[n] for n in sent if n in found]
 
 
-def quantiles(values: list[float]) -> dict[str, float]:
-    """p50, p90, p99 and the largest."""
-    cut = statistics.quantiles(values, n=100)
-    return {"p50": cut[49], "p90": cut[89], "p99": cut[98], "max": max(values)}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.latency", description=__doc__)
     parser.add_argument("--seconds", type=int, default=15)
     parser.add_argument("--rate", type=int, default=500, help="transactions per second")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--peers", default="native,vedur,londiste")
+    parser.add_argument("--peers", default=REPLICATING)
     args = parser.parse_args()
     ground = Field()
-    report: dict[str, Any] = {"rate": args.rate, "rounds": []}
-    peers: list[Peer] = []
+    report: dict[str, Any] = {"rate": args.rate, "seconds": args.seconds, "rounds": []}
+    peers, report["absent"] = chosen(ground, args.peers)
     try:
-        ground.start()
-        peers, report["absent"] = chosen(ground, args.peers)
-        for name, why in report["absent"].items():
-            print(f"{name} does not take part: {why}")
-        for peer in peers:
-            peer.prepare()
-        for number in range(args.rounds):
+        with steps("latency", len(peers) * (1 + args.rounds)) as bar:
+            for name, why in report["absent"].items():
+                bar.say(f"{name} does not take part: {why}")
+            ground.start(settings(peers))
             for peer in peers:
-                load = load_average()
-                row = quantiles(probe(ground, peer, args.seconds, args.rate))
-                report["rounds"].append({"peer": peer.name, "load": load, **row})
-                said = " ".join(f"{k} {v:.3f}" for k, v in row.items())
-                print(f"round {number + 1}: {peer.name:10} {said} s (load {load})", flush=True)
-                ground.seen(peer.name, ground.mark(peer.name), 300)
-                ground.verify(peer.name)
+                peer.prepare()
+                bar.done(f"{peer.name} is ready")
+            for number in range(args.rounds):
+                for peer in peers:
+                    load = load_average()
+                    row = quantiles(probe(ground, peer, args.seconds, args.rate))
+                    report["rounds"].append({"peer": peer.name, "load": load, **row})
+                    said = " ".join(f"{k} {v:.3f}" for k, v in row.items())
+                    ground.seen(peer.name, ground.mark(peer.name), 300)
+                    ground.verify(peer.name)
+                    bar.done(f"round {number + 1}: {peer.name:10} {said} s (load {load})")
     finally:
         for peer in peers:
-            if isinstance(peer, Londiste):
-                peer.close()
+            peer.close()
         ground.close()
     print(f"written: {save('latency', report)}")
 
