@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help dev java check lint types layers test test-long demo docs bench-capture bench-compare bench-scale bench-apply bench-copy bench-latency torture clean
+.PHONY: help dev java check lint types layers test test-long demo docs bench-capture bench-compare bench-scale bench-apply bench-copy bench-latency bench-footprint torture clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,8 +60,11 @@ torture: dev  ## faults under load: MINUTES=5, SEED=, ONLY=, and hours by MINUTE
 	@$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(ONLY),--only "$(ONLY)") && $(BIN)/python -m tests.torture.report
 
-bench-scale: dev  ## does the cost of an event grow with the backlog? memory with a tick?
-	@$(BIN)/python -m bench.scale --giant 3000000
+bench-scale: dev  ## does the cost of an event grow with the backlog, with the tables? memory with a tick?
+	@$(BIN)/python -m bench.scale --sizes 10000,100000,1000000,10000000 --giant 3000000 --tables 1,10,100,500
+
+bench-footprint: dev  ## CPU of an idle worker, start to first batch, memory
+	@$(BIN)/python -m bench.footprint
 
 bench-apply: dev  ## catching up and bulk changes, with native logical replication and Londiste
 	@$(BIN)/python -m bench.apply

@@ -243,12 +243,12 @@ class Vedur:
         lab.start_ticker()
         lab.start_worker("root")
         for tables in parts.values():
-            lab.londiste("root", "add-table", *tables)
+            lab.londiste("root", "add-table", *tables, timeout=600)
         self.start()
 
     def subscribe(self, part: str, tables: Sequence[str]) -> None:
         """Begin the first copy, as an operator does."""
-        self.ground.lab.londiste("leaf", "add-table", *tables)
+        self.ground.lab.londiste("leaf", "add-table", *tables, timeout=600)
 
     def state(self, part: str, tables: Sequence[str]) -> CopyState:
         """How far it is."""

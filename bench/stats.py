@@ -46,7 +46,7 @@ def spread(row: Mapping[str, float]) -> str:
 
 def quantiles(values: Sequence[float]) -> dict[str, float]:
     """p50, p90, p99 and the largest."""
-    cut = statistics.quantiles(values, n=100)
+    cut = statistics.quantiles(values, n=100, method="inclusive")
     return {"p50": cut[49], "p90": cut[89], "p99": cut[98], "max": max(values)}
 
 

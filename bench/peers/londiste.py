@@ -63,6 +63,16 @@ class Londiste:
         for tables in parts.values():
             self._run("root", "add-table", *tables)
 
+    def start(self) -> None:
+        """The leaf's worker."""
+        self._run("leaf", "-d", "worker")
+
+    def stop(self) -> None:
+        """It ends, and is waited for."""
+        pidfile = self.ground.lab.base / "pid" / "up_leaf.pid"
+        self._run("leaf", "-s")
+        self.ground.lab.wait(lambda: not pidfile.exists(), "upstream's worker to stop", 60.0)
+
     @contextmanager
     def down(self) -> Iterator[None]:
         """A paused node."""
