@@ -8,10 +8,12 @@ Run it as `make bench-apply`; the report goes to `bench/results/apply.json`.
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
 from bench.field import Field, load_average, save
 from bench.peers import REPLICATING, Peer, chosen, settings
+from bench.peers.lineup import Lineup
 from bench.progress import steps
 from bench.stats import summary, text_table
 from vedur.clock import SYSTEM
@@ -58,29 +60,38 @@ def main() -> None:
     args = parser.parse_args()
     ground = Field()
     report: dict[str, Any] = {"events": args.events, "rounds": args.rounds, "loads": []}
-    peers, report["absent"] = chosen(ground, args.peers)
-    behind: dict[str, list[float]] = {p.name: [] for p in peers}
-    large: dict[str, list[float]] = {p.name: [] for p in peers}
+    lineup = Lineup(*chosen(ground, args.peers))
+    everyone = list(lineup.peers)
+    report["absent"] = lineup.absent
+    behind: dict[str, list[float]] = {p.name: [] for p in everyone}
+    large: dict[str, list[float]] = {p.name: [] for p in everyone}
+
+    def turn(peer: Peer) -> None:
+        behind[peer.name].append(catch_up(ground, peer, args.events))
+        large[peer.name].append(bulk(ground, peer))
+        ground.verify(peer.name)
+
     try:
-        with steps("apply", len(peers) * (1 + args.rounds)) as bar:
+        with steps("apply", len(everyone) * (1 + args.rounds)) as bar:
             for name, why in report["absent"].items():
                 bar.say(f"{name} does not take part: {why}")
-            ground.start(settings(peers))
-            for peer in peers:
-                peer.prepare()
-                bar.done(f"{peer.name} is ready")
+            ground.start(settings(everyone))
+            for peer in everyone:
+                lineup.attempt(peer, peer.prepare, "set-up failed", bar)
+                bar.done(f"{peer.name} is ready" if peer in lineup.peers else f"no {peer.name}")
             for number in range(args.rounds):
                 report["loads"].append(load_average())
-                for peer in peers:
-                    behind[peer.name].append(catch_up(ground, peer, args.events))
-                    large[peer.name].append(bulk(ground, peer))
-                    ground.verify(peer.name)
-                    bar.done(f"round {number + 1}: {peer.name} {behind[peer.name][-1]:.2f} s,"
-                             f" bulk {large[peer.name][-1]:.2f} s")  # fmt: skip
+                for peer in everyone:
+                    doing = f"failed in round {number + 1}"
+                    if lineup.attempt(peer, partial(turn, peer), doing, bar):
+                        bar.done(f"round {number + 1}: {peer.name} {behind[peer.name][-1]:.2f} s,"
+                                 f" bulk {large[peer.name][-1]:.2f} s")  # fmt: skip
     finally:
-        for peer in peers:
+        for peer in lineup.peers:
             peer.close()
         ground.close()
+    behind = {p.name: behind[p.name] for p in lineup.peers}
+    large = {p.name: large[p.name] for p in lineup.peers}
     report |= {"seconds": behind, "bulk_seconds": large}
     report |= {"catch_up": summary(behind), "bulk": summary(large)}
     title = f"catching up with {args.events:,} events"

@@ -10,14 +10,17 @@ from __future__ import annotations
 import argparse
 import subprocess
 import threading
+from functools import partial
 from typing import Any
 
 from bench.field import USERS, Field, load_average, save
 from bench.peers import REPLICATING, Peer, chosen, settings
+from bench.peers.lineup import Lineup
 from bench.progress import steps
 from bench.stats import quantiles
 from vedur.clock import SYSTEM
 from vedur.demo.lab import sql_text
+from vedur.errors import StateError
 
 PROBE = "insert into user_logout_rec (userid, logout_time, ip) values (0, now(), null) returning id"
 LOOK = "select id from user_logout_rec where userid = 0 and id > %s order by id"
@@ -67,7 +70,10 @@ def probe(ground: Field, peer: Peer, seconds: float, rate: int) -> list[float]:
     load.communicate()
     if load.returncode:
         raise RuntimeError("pgbench failed")
-    return [found[n] - sent[n] for n in sent if n in found]
+    lost = len(sent.keys() - found.keys())
+    if lost:
+        raise StateError(f"{peer.name}: {lost} of {len(sent)} probes did not come within 60 s")
+    return [found[n] - sent[n] for n in sent]
 
 
 def main() -> None:
@@ -79,28 +85,38 @@ def main() -> None:
     args = parser.parse_args()
     ground = Field()
     report: dict[str, Any] = {"rate": args.rate, "seconds": args.seconds, "rounds": []}
-    peers, report["absent"] = chosen(ground, args.peers)
+    lineup = Lineup(*chosen(ground, args.peers))
+    everyone = list(lineup.peers)
+    report["absent"] = lineup.absent
+    rows: list[dict[str, Any]] = []
+
+    def turn(peer: Peer) -> None:
+        load = load_average()
+        row = quantiles(probe(ground, peer, args.seconds, args.rate))
+        ground.seen(peer.name, ground.mark(peer.name), 300)
+        ground.verify(peer.name)
+        rows.append({"peer": peer.name, "load": load, **row})
+
     try:
-        with steps("latency", len(peers) * (1 + args.rounds)) as bar:
+        with steps("latency", len(everyone) * (1 + args.rounds)) as bar:
             for name, why in report["absent"].items():
                 bar.say(f"{name} does not take part: {why}")
-            ground.start(settings(peers))
-            for peer in peers:
-                peer.prepare()
-                bar.done(f"{peer.name} is ready")
+            ground.start(settings(everyone))
+            for peer in everyone:
+                lineup.attempt(peer, peer.prepare, "set-up failed", bar)
+                bar.done(f"{peer.name} is ready" if peer in lineup.peers else f"no {peer.name}")
             for number in range(args.rounds):
-                for peer in peers:
-                    load = load_average()
-                    row = quantiles(probe(ground, peer, args.seconds, args.rate))
-                    report["rounds"].append({"peer": peer.name, "load": load, **row})
-                    said = " ".join(f"{k} {v:.3f}" for k, v in row.items())
-                    ground.seen(peer.name, ground.mark(peer.name), 300)
-                    ground.verify(peer.name)
-                    bar.done(f"round {number + 1}: {peer.name:10} {said} s (load {load})")
+                for peer in everyone:
+                    doing = f"failed in round {number + 1}"
+                    if lineup.attempt(peer, partial(turn, peer), doing, bar):
+                        row = rows[-1]
+                        said = " ".join(f"{k} {row[k]:.3f}" for k in ("p50", "p90", "p99", "max"))
+                        bar.done(f"round {number + 1}: {peer.name} {said} s (load {row['load']})")
     finally:
-        for peer in peers:
+        for peer in lineup.peers:
             peer.close()
         ground.close()
+    report["rounds"] = [row for row in rows if row["peer"] in {p.name for p in lineup.peers}]
     print(f"written: {save('latency', report)}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 Summary = dict[str, dict[str, float]]
 
@@ -60,3 +61,15 @@ def text_table(title: str, result: Summary, of: str = "native", events: int = 0)
             f"   {spread(row)}{rate}"
         )
     return "\n".join(lines)
+
+
+def quantiles_of_rounds(rounds: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Medians over rounds of the quantiles of each peer."""
+    peers = dict.fromkeys(row["peer"] for row in rounds)
+    return {
+        peer: {
+            key: statistics.median(row[key] for row in rounds if row["peer"] == peer)
+            for key in ("p50", "p90", "p99", "max")
+        }
+        for peer in peers
+    }

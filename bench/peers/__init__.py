@@ -7,20 +7,26 @@ from typing import Any
 
 from bench.field import Field, Vedur
 from bench.peers.base import Peer
+from bench.peers.bucardo import Bucardo
 from bench.peers.londiste import Londiste
 from bench.peers.native import Native
+from bench.peers.pglogical import Pglogical
 from bench.peers.pipe import Pipe
+from bench.peers.slony import Slony
 
 KINDS: Mapping[str, Callable[[Field], Any]] = {
     "native": Native,
     "vedur": Vedur,
     "londiste": Londiste,
+    "pglogical": Pglogical,
+    "slony": Slony,
+    "bucardo5": Bucardo,
     "pipe": Pipe,
     "pipe_binary": lambda ground: Pipe(ground, "pipe_binary", "(format binary)"),
 }
 #: All that replicate; the part says if one cannot do its work.
-REPLICATING = "native,vedur,londiste"
-COPYING = "native,vedur,londiste,pipe"
+REPLICATING = "native,vedur,londiste,pglogical,slony,bucardo5"
+COPYING = "native,vedur,londiste,pglogical,slony,pipe"
 
 
 def chosen(ground: Field, names: str) -> tuple[list[Peer], dict[str, str]]:

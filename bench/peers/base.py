@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -45,11 +46,13 @@ class Peer(Protocol):
         """Its programs end."""
 
 
-def run(command: Sequence[str], text: str | None = None, **where: str) -> str:
+def run(
+    command: Sequence[str], text: str | None = None, cwd: str | None = None, **variables: str
+) -> str:
     """Run a peer's command to its end; what it printed."""
     done = subprocess.run(
         list(command), input=text, capture_output=True, text=True, check=False, timeout=600,
-        cwd=where.get("cwd"),
+        cwd=cwd, env={**os.environ, **variables},
     )  # fmt: skip
     if done.returncode:
         said = (done.stdout + done.stderr).strip()[-800:]
