@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help dev java check lint types layers test test-long demo docs bench-capture bench-compare bench-scale bench-apply bench-latency torture clean
+.PHONY: help dev java check lint types layers test test-long demo docs bench peers bench-capture bench-compare bench-scale bench-apply bench-copy bench-latency bench-footprint torture clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,24 +51,36 @@ docs: $(STAMP)  ## the manual as HTML in build/site; its generated pages first
 	@$(BIN)/python -m vedur.cli.manual
 	@$(BIN)/mkdocs build --strict --clean
 
-bench-compare: dev  ## compare of 5,000,000 rows beside Londiste's, planted differences, five minutes of rounds
-	@$(BIN)/python -m bench.compare --rounds 3 --plant --soak 300
+peers:
+	@tools/ensure-peers
 
-bench-capture: dev  ## cost of capture: none, ours, upstream's C trigger
-	@$(BIN)/python -m bench.capture
+bench: dev peers  ## all parts beside native, Londiste, pglogical, Slony, Bucardo; then docs/performance.md and plots
+	@$(BIN)/python -m bench
+
+bench-compare: dev peers  ## compare of 5,000,000 rows beside Londiste's, planted differences, five minutes of rounds
+	@$(BIN)/python -m bench compare
+
+bench-capture: dev peers  ## cost of capture: none, ours, upstream's C trigger
+	@$(BIN)/python -m bench capture
 
 torture: dev  ## faults under load: MINUTES=5, SEED=, ONLY=, and hours by MINUTES=600
 	@$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(ONLY),--only "$(ONLY)") && $(BIN)/python -m tests.torture.report
 
-bench-scale: dev  ## does the cost of an event grow with the backlog? memory with a tick?
-	@$(BIN)/python -m bench.scale --giant 3000000
+bench-scale: dev peers  ## does the cost of an event grow with the backlog, with the tables? memory with a tick?
+	@$(BIN)/python -m bench scale
 
-bench-apply: dev  ## catching up and bulk changes, with native logical replication and Londiste
-	@$(BIN)/python -m bench.apply
+bench-footprint: dev peers  ## CPU of an idle worker, start to first batch, memory
+	@$(BIN)/python -m bench footprint
 
-bench-latency: dev  ## commit to visible at 500 transactions a second, with the same peers
-	@$(BIN)/python -m bench.latency
+bench-apply: dev peers  ## catching up and bulk changes, with native logical replication and Londiste
+	@$(BIN)/python -m bench apply
+
+bench-copy: dev peers  ## first copy of 5,000,000 rows and of four small tables, with peers and psql | psql
+	@$(BIN)/python -m bench copy
+
+bench-latency: dev peers  ## commit to visible at 500 transactions a second, with the same peers
+	@$(BIN)/python -m bench latency
 
 clean:  ## remove the virtual environment and caches
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

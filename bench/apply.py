@@ -8,11 +8,14 @@ Run it as `make bench-apply`; the report goes to `bench/results/apply.json`.
 from __future__ import annotations
 
 import argparse
-import statistics
+from functools import partial
 from typing import Any
 
 from bench.field import Field, load_average, save
-from bench.peers import Londiste, Peer, chosen
+from bench.peers import REPLICATING, Peer, chosen, settings
+from bench.peers.lineup import Lineup
+from bench.progress import steps
+from bench.stats import summary, text_table
 from vedur.clock import SYSTEM
 
 BULK = """
@@ -49,69 +52,51 @@ def bulk(ground: Field, peer: Peer) -> float:
     return SYSTEM.monotonic() - began
 
 
-def summary(runs: dict[str, list[float]], of: str = "native") -> dict[str, dict[str, float]]:
-    """Medians, and ratios to one of them within each round."""
-    found = {}
-    for name, values in runs.items():
-        row = {"median": statistics.median(values), "min": min(values), "max": max(values)}
-        if of in runs:
-            ratios = [v / n for v, n in zip(values, runs[of], strict=True)]
-            row |= {
-                "ratio": statistics.median(ratios),
-                "ratio_min": min(ratios),
-                "ratio_max": max(ratios),
-            }
-        found[name] = row
-    return found
-
-
-def show(title: str, result: dict[str, dict[str, float]], events: int = 0) -> None:
-    print(f"\n{title}\n{'':10} {'seconds':>9} {'min':>8} {'max':>8}   ratio to native (min..max)")
-    for name, row in result.items():
-        rate = f"  {events / row['median']:>9,.0f} events/s" if events else ""
-        ratio = (
-            f"{row['ratio']:.2f} ({row['ratio_min']:.2f}..{row['ratio_max']:.2f})"
-            if "ratio" in row
-            else ""
-        )
-        print(f"{name:10} {row['median']:9.2f} {row['min']:8.2f} {row['max']:8.2f}   {ratio}{rate}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.apply", description=__doc__)
     parser.add_argument("--events", type=int, default=400_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peers", default="native,vedur,londiste")
+    parser.add_argument("--peers", default=REPLICATING)
     args = parser.parse_args()
     ground = Field()
     report: dict[str, Any] = {"events": args.events, "rounds": args.rounds, "loads": []}
-    peers: list[Peer] = []
+    lineup = Lineup(*chosen(ground, args.peers))
+    everyone = list(lineup.peers)
+    report["absent"] = lineup.absent
+    behind: dict[str, list[float]] = {p.name: [] for p in everyone}
+    large: dict[str, list[float]] = {p.name: [] for p in everyone}
+
+    def turn(peer: Peer) -> None:
+        behind[peer.name].append(catch_up(ground, peer, args.events))
+        large[peer.name].append(bulk(ground, peer))
+        ground.verify(peer.name)
+
     try:
-        ground.start()
-        peers, report["absent"] = chosen(ground, args.peers)
-        for name, why in report["absent"].items():
-            print(f"{name} does not take part: {why}")
-        for peer in peers:
-            peer.prepare()
-            print(f"{peer.name} is ready", flush=True)
-        behind: dict[str, list[float]] = {p.name: [] for p in peers}
-        large: dict[str, list[float]] = {p.name: [] for p in peers}
-        for number in range(args.rounds):
-            report["loads"].append(load_average())
-            for peer in peers:
-                behind[peer.name].append(catch_up(ground, peer, args.events))
-                large[peer.name].append(bulk(ground, peer))
-                ground.verify(peer.name)
-                print(f"round {number + 1}: {peer.name} {behind[peer.name][-1]:.2f} s,"
-                      f" bulk {large[peer.name][-1]:.2f} s", flush=True)  # fmt: skip
+        with steps("apply", len(everyone) * (1 + args.rounds)) as bar:
+            for name, why in report["absent"].items():
+                bar.say(f"{name} does not take part: {why}")
+            ground.start(settings(everyone))
+            for peer in everyone:
+                lineup.attempt(peer, peer.prepare, "set-up failed", bar)
+                bar.done(f"{peer.name} is ready" if peer in lineup.peers else f"no {peer.name}")
+            for number in range(args.rounds):
+                report["loads"].append(load_average())
+                for peer in everyone:
+                    doing = f"failed in round {number + 1}"
+                    if lineup.attempt(peer, partial(turn, peer), doing, bar):
+                        bar.done(f"round {number + 1}: {peer.name} {behind[peer.name][-1]:.2f} s,"
+                                 f" bulk {large[peer.name][-1]:.2f} s")  # fmt: skip
     finally:
-        for peer in peers:
-            if isinstance(peer, Londiste):
-                peer.close()
+        for peer in lineup.peers:
+            peer.close()
         ground.close()
+    behind = {p.name: behind[p.name] for p in lineup.peers}
+    large = {p.name: large[p.name] for p in lineup.peers}
+    report |= {"seconds": behind, "bulk_seconds": large}
     report |= {"catch_up": summary(behind), "bulk": summary(large)}
-    show(f"catching up with {args.events:,} events", report["catch_up"], args.events)
-    show("UPDATE of 200,000 rows, commit to visible", report["bulk"])
+    title = f"catching up with {args.events:,} events"
+    print(text_table(title, report["catch_up"], events=args.events))
+    print(text_table("UPDATE of 200,000 rows, commit to visible", report["bulk"]))
     print(f"\nload average before each round: {', '.join(map(str, report['loads']))}")
     print(f"written: {save('apply', report)}")
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any, Literal
 
 from vedur import db as vdb
 from vedur.clock import SYSTEM
@@ -36,6 +39,10 @@ SETTINGS = {
     "wal_level": "logical",
     "autovacuum": "off",
     "checkpoint_timeout": "30min",
+    # room for the workers of every peer that lives in the server
+    "max_worker_processes": "24",
+    "max_replication_slots": "24",
+    "max_wal_senders": "24",
 }
 
 SCHEMA = """
@@ -100,13 +107,13 @@ class Field:
 
     lab: Lab = field(default_factory=Lab)
 
-    def start(self) -> Field:
-        """Start both servers."""
+    def start(self, extra: Mapping[str, str] | None = None) -> Field:
+        """Start both servers, with what the peers of the run ask for."""
         binaries = available("debian").get(MAJOR)
         if binaries is None:
             raise StateError("PostgreSQL 15 of Debian is missing: apt install postgresql-15")
         for name in ("root", "leaf"):
-            self.lab.server(name, binaries, **SETTINGS)
+            self.lab.server(name, binaries, **{**SETTINGS, **(extra or {})})
         return self
 
     def connstr(self, side: str, peer: str) -> str:
@@ -116,14 +123,18 @@ class Field:
     def database(self, peer: str) -> None:
         """The same tables with the same rows on both sides."""
         for side in ("root", "leaf"):
-            with vdb.connect(self.lab.servers[side].connstr(), autocommit=True) as admin:
-                admin.execute(f'create database "{peer}"')
+            self.create(side, peer)
             with self.open(side, peer) as db:
                 db.execute(SCHEMA)
                 db.execute(ROWS)
                 db.execute("vacuum analyze")
         with self.open("root", peer) as db:
             db.execute(LOAD)
+
+    def create(self, side: str, peer: str) -> None:
+        """An empty database."""
+        with vdb.connect(self.lab.servers[side].connstr(), autocommit=True) as admin:
+            admin.execute(f'create database "{peer}"')
 
     def open(self, side: str, peer: str) -> vdb.Database:
         """A connection in autocommit mode."""
@@ -165,10 +176,10 @@ class Field:
                     raise StateError(f"{peer}: not caught up after {timeout:.0f} s")
                 SYSTEM.sleep(0.01)
 
-    def verify(self, peer: str) -> None:
+    def verify(self, peer: str, tables: Sequence[str] = TABLES) -> None:
         """Both sides hold the same."""
         with self.open("root", peer) as root, self.open("leaf", peer) as leaf:
-            for table in TABLES:
+            for table in tables:
                 here, there = content(root, table), content(leaf, table)
                 if here != there:
                     raise StateError(f"{peer}: {table} differs: {here} and {there}")
@@ -184,6 +195,20 @@ class Field:
         self.lab.close()
 
 
+CopyState = Literal["copying", "loaded", "ready"]
+
+
+def copy_state(ground: Field, peer: str, tables: Sequence[str]) -> CopyState:
+    """What schema londiste, ours or upstream's, says of some tables."""
+    text = "select table_name, merge_state from londiste.table_info where merge_state is not null"
+    with ground.open("leaf", peer) as db:
+        known = dict(db.query(text))
+    states = [known.get(f"public.{table}", "in-copy") for table in tables]
+    if all(state == "ok" for state in states):
+        return "ready"
+    return "copying" if "in-copy" in states else "loaded"
+
+
 @dataclass
 class Vedur:
     """Our own nodes on the field, through the commands as an operator has them."""
@@ -192,10 +217,21 @@ class Vedur:
     name: str = "vedur"
     settings: dict[str, str] = field(default_factory=dict)
 
+    @staticmethod
+    def missing() -> str:
+        """It is what is measured."""
+        return ""
+
     def prepare(self) -> None:
         """Nodes, tables in sync, ticker and workers running."""
+        self.ground.database(self.name)
+        self.set_up({"bench": TABLES})
+        self.ground.lab.londiste("leaf", "add-table", "--expect-sync", *TABLES)
+        self.warm_up()
+
+    def set_up(self, parts: Mapping[str, Sequence[str]]) -> None:
+        """Nodes with the tables of all parts on the provider; ticker and workers run."""
         ground, lab = self.ground, self.ground.lab
-        ground.database(self.name)
         for side in ("root", "leaf"):
             lab.worker_ini(side, ground.connstr(side, self.name), self.settings)
         lab.ticker_ini("root")
@@ -206,10 +242,21 @@ class Vedur:
         )  # fmt: skip
         lab.start_ticker()
         lab.start_worker("root")
-        lab.londiste("root", "add-table", *TABLES)
+        for tables in parts.values():
+            lab.londiste("root", "add-table", *tables, timeout=600)
         self.start()
-        lab.londiste("leaf", "add-table", "--expect-sync", *TABLES)
-        self.warm_up()
+
+    def subscribe(self, part: str, tables: Sequence[str]) -> None:
+        """Begin the first copy, as an operator does."""
+        self.ground.lab.londiste("leaf", "add-table", *tables, timeout=600)
+
+    def state(self, part: str, tables: Sequence[str]) -> CopyState:
+        """How far it is."""
+        return copy_state(self.ground, self.name, tables)
+
+    def unsubscribe(self, part: str, tables: Sequence[str]) -> None:
+        """As before it."""
+        self.ground.lab.londiste("leaf", "remove-table", *tables)
 
     def warm_up(self) -> None:
         """A first small batch: classes are loaded, tasks have their connections."""
@@ -242,18 +289,37 @@ class Vedur:
             while not db.value("select uptodate from pgq_node.local_state"):
                 SYSTEM.sleep(0.01)
 
+    def close(self) -> None:
+        """Nothing: the lab stops what it started."""
+
     @property
     def worker_pid(self) -> int:
         """The driver's process."""
         return int((self.ground.lab.base / "pid" / "leaf.pid").read_text())
 
 
-def save(name: str, report: object) -> Path:
-    """Write a report beside the others."""
-    RESULTS.mkdir(exist_ok=True)
-    target = RESULTS / f"{name}.json"
-    target.write_text(json.dumps(report, indent=2) + "\n")
+def save(name: str, report: dict[str, Any]) -> Path:
+    """Write a report beside the others (or to $BENCH_RESULTS), with the machine it is from."""
+    place = Path(os.environ.get("BENCH_RESULTS") or RESULTS)
+    place.mkdir(parents=True, exist_ok=True)
+    target = place / f"{name}.json"
+    target.write_text(json.dumps({**report, "machine": machine()}, indent=2) + "\n")
     return target
+
+
+def machine() -> dict[str, Any]:
+    """What a reader must know of the place and the time."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    return {
+        "when": SYSTEM.now().isoformat(timespec="seconds"),
+        "cores": os.cpu_count(),
+        "memory_gb": memory,
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "postgresql": MAJOR,
+        "vedur": version("vedur"),
+        "settings": SETTINGS,
+    }
 
 
 def load_average() -> float:
@@ -268,4 +334,7 @@ def timed(action: Callable[[], object]) -> float:
     return SYSTEM.monotonic() - began
 
 
-__all__ = ["QUEUE", "TABLES", "Field", "Vedur", "content", "load_average", "save", "timed"]
+__all__ = [
+    "QUEUE", "TABLES", "CopyState", "Field", "Vedur", "content", "copy_state", "load_average",
+    "save", "timed",
+]  # fmt: skip

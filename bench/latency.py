@@ -8,15 +8,19 @@ goes to `bench/results/latency.json`.
 from __future__ import annotations
 
 import argparse
-import statistics
 import subprocess
 import threading
+from functools import partial
 from typing import Any
 
 from bench.field import USERS, Field, load_average, save
-from bench.peers import Londiste, Peer, chosen
+from bench.peers import REPLICATING, Peer, chosen, settings
+from bench.peers.lineup import Lineup
+from bench.progress import steps
+from bench.stats import quantiles
 from vedur.clock import SYSTEM
 from vedur.demo.lab import sql_text
+from vedur.errors import StateError
 
 PROBE = "insert into user_logout_rec (userid, logout_time, ip) values (0, now(), null) returning id"
 LOOK = "select id from user_logout_rec where userid = 0 and id > %s order by id"
@@ -66,13 +70,10 @@ def probe(ground: Field, peer: Peer, seconds: float, rate: int) -> list[float]:
     load.communicate()
     if load.returncode:
         raise RuntimeError("pgbench failed")
-    return [found[n] - sent[n] for n in sent if n in found]
-
-
-def quantiles(values: list[float]) -> dict[str, float]:
-    """p50, p90, p99 and the largest."""
-    cut = statistics.quantiles(values, n=100)
-    return {"p50": cut[49], "p90": cut[89], "p99": cut[98], "max": max(values)}
+    lost = len(sent.keys() - found.keys())
+    if lost:
+        raise StateError(f"{peer.name}: {lost} of {len(sent)} probes did not come within 60 s")
+    return [found[n] - sent[n] for n in sent]
 
 
 def main() -> None:
@@ -80,32 +81,42 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=15)
     parser.add_argument("--rate", type=int, default=500, help="transactions per second")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--peers", default="native,vedur,londiste")
+    parser.add_argument("--peers", default=REPLICATING)
     args = parser.parse_args()
     ground = Field()
-    report: dict[str, Any] = {"rate": args.rate, "rounds": []}
-    peers: list[Peer] = []
+    report: dict[str, Any] = {"rate": args.rate, "seconds": args.seconds, "rounds": []}
+    lineup = Lineup(*chosen(ground, args.peers))
+    everyone = list(lineup.peers)
+    report["absent"] = lineup.absent
+    rows: list[dict[str, Any]] = []
+
+    def turn(peer: Peer) -> None:
+        load = load_average()
+        row = quantiles(probe(ground, peer, args.seconds, args.rate))
+        ground.seen(peer.name, ground.mark(peer.name), 300)
+        ground.verify(peer.name)
+        rows.append({"peer": peer.name, "load": load, **row})
+
     try:
-        ground.start()
-        peers, report["absent"] = chosen(ground, args.peers)
-        for name, why in report["absent"].items():
-            print(f"{name} does not take part: {why}")
-        for peer in peers:
-            peer.prepare()
-        for number in range(args.rounds):
-            for peer in peers:
-                load = load_average()
-                row = quantiles(probe(ground, peer, args.seconds, args.rate))
-                report["rounds"].append({"peer": peer.name, "load": load, **row})
-                said = " ".join(f"{k} {v:.3f}" for k, v in row.items())
-                print(f"round {number + 1}: {peer.name:10} {said} s (load {load})", flush=True)
-                ground.seen(peer.name, ground.mark(peer.name), 300)
-                ground.verify(peer.name)
+        with steps("latency", len(everyone) * (1 + args.rounds)) as bar:
+            for name, why in report["absent"].items():
+                bar.say(f"{name} does not take part: {why}")
+            ground.start(settings(everyone))
+            for peer in everyone:
+                lineup.attempt(peer, peer.prepare, "set-up failed", bar)
+                bar.done(f"{peer.name} is ready" if peer in lineup.peers else f"no {peer.name}")
+            for number in range(args.rounds):
+                for peer in everyone:
+                    doing = f"failed in round {number + 1}"
+                    if lineup.attempt(peer, partial(turn, peer), doing, bar):
+                        row = rows[-1]
+                        said = " ".join(f"{k} {row[k]:.3f}" for k in ("p50", "p90", "p99", "max"))
+                        bar.done(f"round {number + 1}: {peer.name} {said} s (load {row['load']})")
     finally:
-        for peer in peers:
-            if isinstance(peer, Londiste):
-                peer.close()
+        for peer in lineup.peers:
+            peer.close()
         ground.close()
+    report["rounds"] = [row for row in rows if row["peer"] in {p.name for p in lineup.peers}]
     print(f"written: {save('latency', report)}")
 
 

@@ -72,6 +72,20 @@ def _measure(pid: int, peaks: Peaks, cpu: dict[int, float]) -> None:
         peaks.rss[role] = max(peaks.rss.get(role, 0), size)
 
 
+def usage(pid: int) -> tuple[dict[str, int], dict[str, float]]:
+    """Now: megabytes and seconds of CPU by role, of all processes of a tree together."""
+    rss: dict[str, int] = {}
+    cpu: dict[str, float] = {}
+    for process, role in tree(pid).items():
+        try:
+            stat = _stat(process)
+        except OSError:
+            continue
+        rss[role] = rss.get(role, 0) + (int(stat[21]) * _PAGE >> 20)
+        cpu[role] = cpu.get(role, 0.0) + (int(stat[11]) + int(stat[12])) / _TICKS
+    return rss, cpu
+
+
 @contextmanager
 def watched(pid: int, sides: dict[str, str], every: float = 0.2) -> Iterator[Peaks]:
     """Look at a process tree and at the connections to some databases until the end."""

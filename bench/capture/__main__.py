@@ -18,11 +18,12 @@ import time
 from pathlib import Path
 
 from bench.capture.workload import BULK, LOGIN, LOGOUT, SCHEMA, TABLES, VARIANTS
+from bench.field import machine
 from vedur import db as vdb
 from vedur.db.install import install
 from vedur.demo.server import Server, available
 
-RESULTS = Path(__file__).parent.parent / "results"
+RESULTS = Path(os.environ.get("BENCH_RESULTS") or Path(__file__).parent.parent / "results")
 MAJOR = 15
 
 
@@ -132,7 +133,7 @@ def main() -> None:
             tps: dict[str, list[float]] = {v: [] for v in variants}
             times: dict[str, list[float]] = {v: [] for v in variants}
             loads = []
-            for _ in range(args.rounds):
+            for number in range(args.rounds):
                 loads.append(os.getloadavg()[0])
                 for variant in variants:
                     tps[variant].append(
@@ -140,16 +141,18 @@ def main() -> None:
                     )
                 for variant in variants:
                     times[variant].append(bulk(server, variant))
+                print(f"[{number + 1}/{args.rounds}] round {number + 1} is over", flush=True)
         finally:
             server.destroy()
     report = {
         "seconds": args.seconds, "rounds": args.rounds, "clients": args.clients,
         "load_before_rounds": loads, "tps": summary(tps), "bulk_seconds": summary(times),
+        "machine": machine(),
     }  # fmt: skip
     show("login.sql + logout.sql, higher is better", "tps", summary(tps))
     show("one UPDATE of 200,000 rows, lower is better", "seconds", summary(times))
     print(f"\nload average before each round: {', '.join(f'{x:.1f}' for x in loads)}")
-    RESULTS.mkdir(exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     target = RESULTS / "capture.json"
     target.write_text(json.dumps(report, indent=2) + "\n")
     print(f"written: {target}")

@@ -27,9 +27,10 @@ from bench.compare.load import Latency, writing
 from bench.compare.peers import Ground, Ours, Ran, Theirs
 from bench.compare.proof import plant, soak
 from bench.compare.statements import statements
+from bench.field import machine
 from vedur.clock import SYSTEM
 
-RESULTS = Path(__file__).parent.parent / "results"
+RESULTS = Path(os.environ.get("BENCH_RESULTS") or Path(__file__).parent.parent / "results")
 PLAIN = "select count(1), sum(hashtext(t.*::text)::bigint) from only account t"
 
 
@@ -104,10 +105,10 @@ def show(report: dict[str, Any]) -> None:
 
 
 def save(name: str, rows: int, report: dict[str, Any]) -> None:
-    RESULTS.mkdir(exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     target = RESULTS / f"{name}.json"
     known = json.loads(target.read_text()) if target.exists() else {}
-    known[str(rows)] = report
+    known[str(rows)] = {**report, "machine": machine()}
     target.write_text(json.dumps(known, indent=2) + "\n")
     print(f"written: {target}")
 
@@ -136,9 +137,10 @@ def measure(ground: Ground, peers: list[Ours | Theirs], args: argparse.Namespace
         parts.append(("compare_plant", lambda: plant(ours)))
     if args.soak:
         parts.append(("compare_soak", lambda: soak(ours, args.soak)))
-    for name, part in parts:
+    for number, (name, part) in enumerate(parts, 1):
         with alone(args.lock):
             report = part()
+        print(f"[{number}/{len(parts)}] {name}", flush=True)
         show(report)
         save(name, args.rows, report)
 

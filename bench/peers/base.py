@@ -1,0 +1,60 @@
+"""What the benchmark asks of a way to replicate tables."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from bench.field import CopyState
+from vedur.errors import StateError
+
+
+class Peer(Protocol):
+    """A way to replicate the tables of the field. Every peer runs with its own defaults."""
+
+    name: str
+
+    @staticmethod
+    def missing() -> str:
+        """Why it cannot take part; empty if it can."""
+
+    def prepare(self) -> None:
+        """Both sides have the same rows: in sync and running, without a copy."""
+
+    def down(self) -> AbstractContextManager[None]:
+        """A context in which nothing is replicated."""
+
+    def up(self) -> None:
+        """Go on."""
+
+    def set_up(self, parts: Mapping[str, Sequence[str]]) -> None:
+        """All that comes before a first copy: the provider knows the tables of each part."""
+
+    def subscribe(self, part: str, tables: Sequence[str]) -> None:
+        """Begin the first copy of a part."""
+
+    def state(self, part: str, tables: Sequence[str]) -> CopyState:
+        """Are its rows there? Does it follow?"""
+
+    def unsubscribe(self, part: str, tables: Sequence[str]) -> None:
+        """Take the part out of replication again; rows may stay."""
+
+    def close(self) -> None:
+        """Its programs end."""
+
+
+def run(
+    command: Sequence[str], text: str | None = None, cwd: str | None = None, **variables: str
+) -> str:
+    """Run a peer's command to its end; what it printed."""
+    done = subprocess.run(
+        list(command), input=text, capture_output=True, text=True, check=False, timeout=600,
+        cwd=cwd, env={**os.environ, **variables},
+    )  # fmt: skip
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip()[-800:]
+        raise StateError(f"{' '.join(command)}: exit {done.returncode}: {said}")
+    return done.stdout
