@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help dev java check lint types layers test test-long demo docs bench peers bench-capture bench-compare bench-scale bench-apply bench-copy bench-latency bench-footprint torture clean
+.PHONY: help dev java check lint types layers test test-long demo docs bench peers bench-capture bench-compare bench-scale bench-apply bench-copy bench-latency bench-footprint torture torture-load clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,10 @@ bench-capture: dev peers  ## cost of capture: none, ours, upstream's C trigger
 torture: dev  ## faults under load: MINUTES=5, SEED=, ONLY=, and hours by MINUTES=600
 	@$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(ONLY),--only "$(ONLY)") && $(BIN)/python -m tests.torture.report
+
+torture-load: dev  ## as much load as is sustained for MINUTES=30, RATE= to set it: lag, memory, sizes
+	@$(BIN)/python -m tests.torture.soak --minutes $(or $(MINUTES),30) $(if $(RATE),--rate $(RATE)) \
+	  && $(BIN)/python -m tests.torture.report
 
 bench-scale: dev peers  ## does the cost of an event grow with the backlog, with the tables? memory with a tick?
 	@$(BIN)/python -m bench scale

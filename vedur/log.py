@@ -31,7 +31,8 @@ MASK = "***"
 _SYSLOG_SOCKET = "/dev/log"
 
 _KEYWORD = r"(?<![?&\w])((?:ssl)?password\s*=\s*)"
-_QUOTED = r"'(?:[^'\\]|\\.)*'"
+#: In a literal of SQL the quotes of a value are doubled.
+_QUOTED = r"(?:''(?:\\''|\\.|[^'\\])+''|'(?:[^'\\]|\\.)*')"
 #: Inside a sentence a value may be followed by the quote or bracket that encloses the string.
 _IN_TEXT = re.compile(
     rf"{_KEYWORD}(?:{_QUOTED}|(?:\\.|[^\s\\])+?(?=['\")\],;:.]*(?:\s|$)))", re.IGNORECASE

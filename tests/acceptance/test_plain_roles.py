@@ -14,7 +14,7 @@ import pytest
 from tests.fixtures.pg import VERSIONS
 from vedur import db as vdb
 from vedur.demo.lab import Lab
-from vedur.demo.story import _content
+from vedur.demo.story import content
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -90,6 +90,6 @@ def test_the_owner_of_the_databases_is_enough(lab: Lab, tmp_path: Path) -> None:
     lab.londiste("dst", "wait-root", timeout=240)
     with vdb.connect(root) as source, vdb.connect(leaf) as target:
         for name in names:
-            assert _content(source, name, "true") == _content(target, name, "true"), name
+            assert content(source, name, "true") == content(target, name, "true"), name
     assert lab.londiste("dst", "compare", timeout=240).returncode == 0
     assert "ERR" not in lab.londiste("dst", "status").stdout

@@ -18,7 +18,7 @@ import pytest
 from tests.fixtures.pg import VERSIONS
 from vedur import db as vdb
 from vedur.demo.lab import Lab
-from vedur.demo.story import _content
+from vedur.demo.story import content
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -113,9 +113,9 @@ def copy_and_replay(lab: Lab, spark: str) -> None:
     lab.londiste(LEAF, "wait-root", timeout=240)
     with vdb.connect(root) as here, vdb.connect(leaf) as there:
         for table in TABLES:
-            want = _content(here, table, "true")
+            want = content(here, table, "true")
             assert want[0] > 20_000 - 1
-            assert _content(there, table, "true") == want, table
+            assert content(there, table, "true") == want, table
     said = lab.log_text(LEAF)
     assert "crashed" not in said and "failed" not in said
     compared = lab.londiste(LEAF, "compare", timeout=240)

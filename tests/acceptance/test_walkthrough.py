@@ -18,7 +18,7 @@ import pytest
 from tests.fixtures.pg import VERSIONS
 from vedur import db as vdb
 from vedur.demo.lab import Lab, sql_text
-from vedur.demo.story import KEYS, LEAF, OWNER, PART, PART_OWNER, ROOT, SEQS, TABLES, _content
+from vedur.demo.story import KEYS, LEAF, OWNER, PART, PART_OWNER, ROOT, SEQS, TABLES, content
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -81,13 +81,13 @@ class Walk:
         with vdb.connect(self.root) as root, vdb.connect(self.leaf) as leaf:
             for table in TABLES:
                 name = f"{OWNER}.{table}"
-                assert _content(root, name, "true") == _content(leaf, name, "true"), name
+                assert content(root, name, "true") == content(leaf, name, "true"), name
 
     def assert_part_equal(self) -> None:
         with vdb.connect(self.root) as root, vdb.connect(self.part) as part:
             for table in TABLES[:2]:
-                want = _content(root, f"{OWNER}.{table}", "userid<1000")
-                assert _content(part, f"{PART_OWNER}.{table}1", "true") == want, table
+                want = content(root, f"{OWNER}.{table}", "userid<1000")
+                assert content(part, f"{PART_OWNER}.{table}1", "true") == want, table
 
 
 @pytest.fixture(scope="module")

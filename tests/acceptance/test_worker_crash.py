@@ -16,7 +16,7 @@ import pytest
 from tests.fixtures.pg import VERSIONS
 from vedur import db as vdb
 from vedur.demo.lab import QUEUE, Lab, sql_text
-from vedur.demo.story import KEYS, LEAF, OWNER, ROOT, TABLES, _content
+from vedur.demo.story import KEYS, LEAF, OWNER, ROOT, TABLES, content
 from vedur.pipeline.stage.tables import stage_prefix
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1200)]
@@ -111,7 +111,7 @@ class Site:
     def assert_equal(self) -> None:
         with vdb.connect(self.root) as root, vdb.connect(self.leaf) as leaf:
             for name in NAMES:
-                assert _content(root, name, "true") == _content(leaf, name, "true"), name
+                assert content(root, name, "true") == content(leaf, name, "true"), name
 
     def staging(self) -> set[str]:
         """Staging tables on the leaf, those of first copies included."""
@@ -253,8 +253,8 @@ def test_its_java_is_killed_in_a_first_copy(site: Site) -> None:
 
     site.under_load(kill)
     with vdb.connect(site.root) as root, vdb.connect(site.leaf) as leaf:
-        want = _content(root, f"{OWNER}.big", "true")
-        assert _content(leaf, f"{OWNER}.big", "true") == want
+        want = content(root, f"{OWNER}.big", "true")
+        assert content(leaf, f"{OWNER}.big", "true") == want
         index = "select count(*) from pg_index where indrelid = 'digoal_01.big'::regclass"
         assert leaf.value(index) == 1
     site.wait(lambda: site.staging() <= site.own_staging(), "the copy's staging tables to go")

@@ -143,3 +143,16 @@ def test_what_needs_a_new_start_says_so_and_unknown_keys_are_named(root: Root) -
     said = root.said
     assert "WARNING [spark] has changed: it takes effect when the worker is started again" in said
     assert 'unknown key "loop_dellay" is ignored, did you mean "loop_delay"?' in said
+
+
+@pytest.mark.parametrize("background", [True, False])
+def test_a_second_worker_with_the_same_ini_is_refused(root: Root, background: bool) -> None:
+    pid = (root.lab.base / "pid" / f"{ROOT}.pid").read_text()
+    switches = ["-d"] if background else []
+    second = root.lab.run("londiste3", *switches, str(root.lab.inis[ROOT]), "worker", check=False)
+    assert second.returncode == 1
+    lines = second.stderr.splitlines()
+    assert [x for x in lines if "Pidfile exists, another process running?" in x] == lines[-1:]
+    assert "Traceback" not in second.stderr
+    assert (root.lab.base / "pid" / f"{ROOT}.pid").read_text() == pid
+    os.kill(int(pid), 0)

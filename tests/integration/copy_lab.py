@@ -60,9 +60,9 @@ class Lab:
         self._stop = threading.Event()
         self._ticker = threading.Thread(target=self._tick, daemon=True)
         self._ticker.start()
-        self._worker: Worker | None = None
-        self._thread: threading.Thread | None = None
+        self._running: list[tuple[threading.Thread, Signals]] = []
         self.copying: Copying | None = None
+        self.before: list[str] = []  # for tests that compare structures
 
     def _tick(self) -> None:
         db: vdb.Database | None = None
@@ -85,7 +85,7 @@ class Lab:
     # -- the worker -----------------------------------------------------------------------------
 
     def start(self, hook: Callable[[str, Step], None] = no_hook) -> None:
-        """Start a worker with copies."""
+        """Start a worker with copies; a second call starts a second one for the same node."""
         settings = LondisteSettings(
             db=self.leaf.connstr,
             queue_name=QUEUE,
@@ -104,10 +104,11 @@ class Lab:
         )
         loader = SparkLoader(self.spark, self.max_connections, self.slice_bytes)
         self.copying = Copying(setup, loader, self._applier)
-        self._signals = Signals()
-        self._worker = Worker(settings, self._runner, signals=self._signals, copies=self.copying)
-        self._thread = threading.Thread(target=self._worker.run, daemon=True)
-        self._thread.start()
+        signals = Signals()
+        worker = Worker(settings, self._runner, signals=signals, copies=self.copying)
+        thread = threading.Thread(target=worker.run, daemon=True)
+        thread.start()
+        self._running.append((thread, signals))
 
     def _applier(self, name: str, provider: str) -> SparkReplay:
         return SparkReplay(self.spark, name, provider, self.leaf.connstr)
@@ -117,12 +118,21 @@ class Lab:
         return BatchRunner(applier, QUEUE, WORKER, self.leaf.connstr)
 
     def stop(self) -> None:
-        """Stop the worker."""
-        if self._thread is not None:
-            self._signals.stop.set()
-            self._thread.join(timeout=60)
-            assert not self._thread.is_alive()
-            self._thread = None
+        """Stop the worker, or all of them."""
+        while self._running:
+            self.stop_one()
+
+    def stop_one(self) -> None:
+        """Stop the worker that was started first."""
+        thread, signals = self._running.pop(0)
+        signals.stop.set()
+        thread.join(timeout=60)
+        assert not thread.is_alive()
+
+    @property
+    def alive(self) -> bool:
+        """Do all workers run?"""
+        return all(thread.is_alive() for thread, _ in self._running)
 
     def close(self) -> None:
         self.stop()

@@ -14,22 +14,16 @@ import pytest
 
 from tests.integration.copy_lab import Lab
 from tests.oracle.pair import QUEUE, call
-from tests.oracle.quick import run_here
+from tests.oracle.quick import load_here, run_here
 from vedur import db as vdb
 from vedur import failpoint
 from vedur.catalog.tables import change_table_attr
 from vedur.pipeline import replay
 from vedur.pipeline.copy import SparkLoader, load
-from vedur.pipeline.copy.task import LoadTask
 from vedur.pipeline.replay import SparkReplay
 from vedur.worker.copying_steps import Step
 
 pytestmark = [pytest.mark.timeout(400)]
-
-
-def load_here(_spark: object, task: LoadTask, count: int) -> list[dict[str, object]]:
-    """The job without Spark."""
-    return [json.loads(task.summary()) for _ in range(count)]
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from tests.fixtures.pg import VERSIONS
 from tests.oracle.leaf import Leaf, MakeDbOn
 from tests.oracle.pair import Pair
 from vedur.pipeline import replay
+from vedur.pipeline.copy.task import LoadTask
 from vedur.pipeline.stage.task import StageTask, stage_slice
 
 
@@ -24,6 +25,11 @@ def run_here(_spark: object, task: StageTask) -> list[dict[str, Any]]:
         if "error" in said:
             raise _rebuild(said)
     return summaries
+
+
+def load_here(_spark: object, task: LoadTask, count: int) -> list[dict[str, object]]:
+    """The job of a first copy without Spark."""
+    return [json.loads(task.summary()) for _ in range(count)]
 
 
 @pytest.fixture

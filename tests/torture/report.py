@@ -1,6 +1,7 @@
 """`python -m tests.torture.report`: docs/reliability.md from the records of all campaigns.
 
 Cycles that did not come to their step are counted apart and prove nothing; failures are shown.
+The paragraph about load without faults is made from the record of `make torture-load`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tests.torture.soak_verdict import load_section
+
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench" / "results" / "torture.jsonl"
+LOAD = ROOT / "bench" / "results" / "load.json"
 PAGE = ROOT / "docs" / "reliability.md"
 FINDINGS = Path(__file__).with_name("findings.md")
 #: "seed/cycle" of a stop -> what it turned out to be, written by whoever looked at the evidence.
@@ -71,8 +75,8 @@ def load(paths: Iterable[Path]) -> list[Record]:
     return found
 
 
-def page(records: list[Record]) -> str:
-    """The whole page."""
+def page(records: list[Record], load: Record | None = None) -> str:
+    """The whole page; `load` is the record of a campaign of load."""
     good = [r for r in records if r["outcome"] == "recovered"]
     bad = [r for r in records if r["outcome"] == "FAILED"]
     loads = sorted(r["machine"] for r in good) or [0.0]
@@ -94,6 +98,8 @@ def page(records: list[Record]) -> str:
     text += "\n## Faults at named steps\n\n" + _table(steps, "what happened, and at which step")
     text += "\n## What broke while a process was held at a step\n\n" + _meanwhile(good)
     text += _not_reached(records) + _untried(good) + _stops(bad)
+    if load is not None:
+        text += "\n" + load_section(load)
     text += "\n" + FINDINGS.read_text("utf-8")
     seeds = ", ".join(f"{seed} ({_count(good, seed)})" for seed in sorted(runs))
     text += f"\n## Seeds\n\nSeed (cycles that recovered): {seeds}.\n"
@@ -194,8 +200,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.torture.report", description=__doc__)
     parser.add_argument("results", nargs="*", type=Path, default=[RESULTS])
     parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--load", type=Path, default=LOAD)
     args = parser.parse_args()
-    args.page.write_text(page(load(args.results)))
+    campaign = json.loads(args.load.read_text()) if args.load.exists() else None
+    args.page.write_text(page(load(args.results), campaign))
 
 
 if __name__ == "__main__":

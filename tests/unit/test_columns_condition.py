@@ -89,10 +89,10 @@ def test_conditions_that_are_refused(text: str, problem: str) -> None:
 
 
 def test_a_stored_condition_that_only_a_newer_server_reads_stays_as_it_is() -> None:
-    assert written("a %%%^ new syntax (", {"a": "a"}, "t") == "a %%%^ new syntax ("
+    assert written("a really new (syntax)", {"a": "a"}, "t") == "a really new (syntax)"
     assert written(None) is None
     with pytest.raises(UsageError):
-        written("a %%%^ new syntax (", {"a": "b"}, "t")
+        written("a really new (syntax)", {"a": "b"}, "t")
 
 
 def test_definitions_follow_renamed_columns() -> None:

@@ -22,6 +22,7 @@ from vedur.log import (
     mask_connstr,
     setup_logging,
 )
+from vedur.node.command import literal
 
 log = logging.getLogger("vedur.test")
 
@@ -66,6 +67,11 @@ def test_mask_connstr(text: str, want: str) -> None:
         ('got "password=s3cret".', 'got "password=***".'),
         ("alter role x password 's3cret' login", "alter role x password '***' login"),
         ("PASSWORD=s3cret", "PASSWORD=***"),
+        (
+            "f('host=h password=''s3 \\''cret'' port=1', 'x')",
+            "f('host=h password=*** port=1', 'x')",
+        ),
+        ("password='' host='h'", "password=*** host='h'"),
         ("see (postgresql://u:s3cret@h/d)", "see (postgresql://u:***@h/d)"),
         ("password authentication failed", "password authentication failed"),
         ("nothing to hide", "nothing to hide"),
@@ -232,3 +238,9 @@ def test_skylog_file_is_used_and_masked(tmp_path: Path) -> None:
         for handler in before:
             if handler not in root.handlers:
                 root.addHandler(handler)
+
+
+def test_arguments_of_functions_are_shown_without_passwords() -> None:
+    shown = literal("host=h password='s3 \\'cret' user=u")
+    assert shown == "'host=h password=*** user=u'"
+    assert literal("it's") == "'it''s'"

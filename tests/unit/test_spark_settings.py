@@ -55,3 +55,8 @@ def test_spark_connect_without_its_client(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(importlib.util, "find_spec", find)
     with pytest.raises(ConfigError, match=r'"grpc" is missing: run "pip install \'vedur\[connect'):
         session._require_connect()
+
+
+def test_sparks_pages_are_off_unless_asked_for() -> None:
+    assert session._merged({})["spark.ui.enabled"] == "false"
+    assert session._merged({"spark.ui.enabled": "true"})["spark.ui.enabled"] == "true"

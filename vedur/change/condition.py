@@ -63,7 +63,7 @@ def parse_condition(text: str, tables: Collection[str] | None = None) -> Conditi
         tree = postgast.parse(f"{_HEAD}{text}\n)")
         postgast.parse(f"select 1 where {text}")  # brackets that are the condition's own
     except postgast.PgQueryError as error:
-        raise UsageError(f'condition "{text}" cannot be read: {error}') from None
+        raise UsageError(f'condition "{text}" cannot be read: {_first_line(error)}') from None
     statement = tree.stmts[0].stmt.select_stmt if len(tree.stmts) == 1 else None
     fields = {f.name for f, _ in statement.ListFields()} if statement is not None else set()
     if statement is None or fields - {"limit_option", "op"} != {"target_list", "where_clause"}:
@@ -71,6 +71,11 @@ def parse_condition(text: str, tables: Collection[str] | None = None) -> Conditi
     if len(statement.target_list) != 1:
         raise UsageError(f'condition "{text}" is more than one expression')
     return _read(text, statement.where_clause, tables)
+
+
+def _first_line(error: Exception) -> str:
+    """The parser quotes the rest of the text, line breaks included."""
+    return str(error).splitlines()[0]
 
 
 def _read(text: str, root: Any, tables: Collection[str] | None) -> Condition:
@@ -126,7 +131,8 @@ def written(
     text: str | None, names: Mapping[str, str] | None = None, alias: str | None = None
 ) -> str | None:
     """A stored condition for use elsewhere. One that our parser does not know stays as it is:
-    the server may be newer than the parser."""
+    the server may be newer than the parser. But it stays inside the brackets that it is put into,
+    because others than our commands may have stored it."""
     if not text:
         return None
     try:
@@ -134,4 +140,21 @@ def written(
     except UsageError:
         if names and any(here != there for here, there in names.items()):
             raise
+        _require_inside(text)
         return text
+
+
+def _require_inside(text: str) -> None:
+    """Words that the scanner knows, no semicolon, and brackets that are all its own."""
+    depth = 0
+    try:
+        places = sorted((a, b) for a, b in _tokens(text).items() if a >= 0)
+    except postgast.PgQueryError as error:
+        raise UsageError(f'condition "{text}" cannot be read: {_first_line(error)}') from None
+    words = [text.encode()[a:b] for a, b in places]
+    for word in words[:-1]:  # the last one is the bracket after it
+        depth += {b"(": 1, b")": -1}.get(word, 0)
+        if depth < 0 or word == b";":
+            raise UsageError(f'condition "{text}" is more than one expression')
+    if depth:
+        raise UsageError(f'condition "{text}" has a bracket that is not closed')

@@ -36,7 +36,7 @@ KEYS = "alter table {0} add column id serial8 primary key"
 #: Transactions a second of each pgbench where the load is to be seen, not to be felt.
 GENTLE = 400
 
-_content = proof.content
+content = proof.content
 
 
 class Story:

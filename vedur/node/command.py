@@ -13,6 +13,7 @@ from typing import Any
 
 from vedur.db import Database, Row
 from vedur.errors import InternalError, RefusedError
+from vedur.log import mask_connstr
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ def literal(value: object) -> str:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
-    return "'" + str(value).replace("'", "''") + "'"
+    return "'" + mask_connstr(str(value)).replace("'", "''") + "'"
 
 
 def _shown(function: str, args: tuple[Any, ...]) -> str:

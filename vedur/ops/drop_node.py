@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 
+from vedur.catalog.tables import get_table_list, local_remove_table
 from vedur.db import Database
 from vedur.errors import ConnectError, DatabaseError, RefusedError, StateError
 from vedur.node.info import NodeInfo, get_node_info, get_subscriber_info
@@ -35,8 +36,17 @@ def drop_node(session: Session, name: str) -> None:
     for other, db in others.items():
         _forget(db, session.queue, name, other, local.node_name)
     if target and info:
-        drop(target, session.queue, name)
+        with target.transaction():
+            _end_copies(target, session.queue)
+            drop(target, session.queue, name)
     log.info("Node dropped: %s", name)
+
+
+def _end_copies(db: Database, queue: str) -> None:
+    """Tables whose copies are cut short get back what the copies have dropped."""
+    for table in get_table_list(db, queue):
+        if table.local and table.dropped_ddl:
+            local_remove_table(db, queue, table.table_name)
 
 
 def _reachable(

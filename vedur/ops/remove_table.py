@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
-from vedur.catalog.tables import TableInfo, get_table_list, local_remove_table
+from vedur.catalog.tables import get_table_list, local_remove_table
 from vedur.errors import UsageError
 from vedur.ops.choose import choose
 from vedur.ops.session import Session
 
-log = logging.getLogger(__name__)
-
 
 def remove_table(session: Session, tables: Sequence[str], *, everything: bool = False) -> None:
-    """Remove tables; the sequences of their columns go with them."""
+    """Remove tables; the sequences of their columns go with them.
+
+    Of a table whose copy is cut short the contract's function takes the rows away and brings back
+    what the copy has dropped.
+    """
     if not tables and not everything:
         raise UsageError("remove-table needs TABLE... or --all, use --help for help")
     session.require_node()
-    local = {
-        table.table_name: table
-        for table in get_table_list(session.db, session.queue)
-        if table.local
-    }
+    local = [t.table_name for t in get_table_list(session.db, session.queue) if t.local]
     for name in choose(tables, local, everything=everything):
         with session.db.transaction():
-            _restore_dropped(session, local[name])
             local_remove_table(session.db, session.queue, name)
-
-
-def _restore_dropped(session: Session, table: TableInfo) -> None:
-    """A copy was cut short: its table is half full, and lacks the DDL that was put aside."""
-    if table.dropped_ddl:
-        log.info("%s: Restoring objects that the copy had dropped", table.dest_table)
-        session.db.execute(table.dropped_ddl)

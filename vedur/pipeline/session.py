@@ -72,6 +72,9 @@ def start_session(
     for key, value in wanted.items():
         builder = builder.config(key, value)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if wanted.get("spark.master", "").startswith("local"):
+        # Where Spark's pages listen, if the ini turns them on: no setting of Spark says that.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     with _terminal_kept_clean(log_path):
         session = builder.getOrCreate()
         warm_up(session)

@@ -37,7 +37,7 @@ from vedur.sql import query
 from vedur.worker.batchlog import BatchLog
 from vedur.worker.poison import Outlook, Poison
 from vedur.worker.protocol import Applier
-from vedur.worker.states import MergeState, snapshot_is_past, takes_changes
+from vedur.worker.states import MergeState, must_wait, snapshot_is_past, takes_changes
 from vedur.worker.system import Registers, SystemEvents
 
 log = logging.getLogger(__name__)
@@ -110,8 +110,9 @@ class BatchRunner:
         reach("batch.taken")
         stats: dict[str, int] = {}
         state = get_worker_state(target, self.queue)
-        stored = state.completed_tick if state else -1
-        if position_allows(batch.prev_tick, batch.tick, stored):
+        if state is None:
+            raise StateError(f'queue "{self.queue}" has no node here any more')
+        if position_allows(batch.prev_tick, batch.tick, state.completed_tick):
             stats = self._apply_safely(target, provider, batch, subscription, tables)
         else:
             log.info("batch %s..%s is already here", batch.prev_tick, batch.tick)
@@ -278,14 +279,17 @@ class BatchRunner:
         with target.transaction():
             target.query(query("worker", "lock_position"), [self.queue, self.consumer])
             state = get_worker_state(target, self.queue)
-            if state is None or state.completed_tick != batch.prev_tick:
-                stored = state.completed_tick if state else -1
+            if state is None:
+                raise StateError(f'queue "{self.queue}" has no node here any more')
+            if state.completed_tick != batch.prev_tick:
                 raise LostPosition(
-                    f"Lost position: batch {batch.prev_tick}..{batch.tick}, dst has {stored}"
+                    f"Lost position: batch {batch.prev_tick}..{batch.tick}, "
+                    f"dst has {state.completed_tick}: "
+                    "another worker of this node was quicker, stop one of them"
                 )
             quarantine = self.poison.open(target, batch, tables, outlook)
             if prepared is not None:
-                self._require_same(target, tables)
+                self._require_same(target, batch, tables)
                 stats = self._merge(target, prepared, wanted, quarantine)
             aside = self.poison.close(target, quarantine)
             if aside:
@@ -299,18 +303,30 @@ class BatchRunner:
         self.poison.passed(quarantine)
         return stats
 
-    def _require_same(self, target: Database, tables: Sequence[TableInfo]) -> None:
+    def _require_same(self, target: Database, batch: Batch, tables: Sequence[TableInfo]) -> None:
         """Conditions and columns may not have changed since this batch looked at them.
 
         `change-filter` changes them under the lock of the position, while the worker stands at its
-        hold; this is for the worker that looked just before, and for a hold that ran out.
+        hold; this is for the worker that looked just before, and for a hold that ran out. Nor may
+        a copy have been asked to meet the worker at a tick that this batch would pass: another
+        worker of the node can have done that.
         """
-        now = dict(target.query(query("worker", "table_attrs"), [self.queue]))
+        now = {r.table_name: r for r in target.query(query("worker", "table_attrs"), [self.queue])}
         for table in tables:
-            if not same_but_policy(now.get(table.table_name, table.table_attrs), table.table_attrs):
+            found = now.get(table.table_name)
+            if found is None:
+                continue
+            if not same_but_policy(found.table_attrs, table.table_attrs):
                 raise StaleStage(
                     f'table "{table.table_name}" got another condition or other columns while its '
                     "changes were staged: they are staged again"
+                )
+            seen, state = MergeState.parse(table.merge_state), MergeState.parse(found.merge_state)
+            joined = takes_changes(state) and not (table.local and takes_changes(seen))
+            if joined or must_wait(state, batch.prev_tick):
+                raise StaleStage(
+                    f'the copy of table "{table.table_name}" meets the worker at an earlier tick: '
+                    "changes are staged again"
                 )
 
     def _merge(

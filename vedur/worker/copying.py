@@ -59,6 +59,8 @@ class Copying:
         self._loading = 0
         self._moved = threading.Event()
         self._stopping = threading.Event()
+        self._owner: Database | None = None  # its session holds the lock of this node's copies
+        self._left_to_others = False
         self._settler = Settler(setup, clock)
 
     def reconfigure(self, setup: CopySetup, loader: Loader, make_applier: MakeApplier) -> None:
@@ -79,12 +81,13 @@ class Copying:
         local = [t for t in tables if t.local]
         self._moved.clear()
         wait = self._answer(target, local, position)
-        with self._lock:
-            self._give_up_removed(target, local)
-            gone = self._gone(target, local)
-            self._take_up(local, provider)
-        for name in gone:
-            clean_up(self.setup, self.make_applier, provider, name)
+        if self._mine(target, local):
+            with self._lock:
+                self._give_up_removed(target, local)
+                gone = self._gone(target, local)
+                self._take_up(local, provider)
+            for name in gone:
+                clean_up(self.setup, self.make_applier, provider, name)
         self._settler.settle(provider, local, position)
         if wait:
             self.clock.wait(self._moved, _MEETING_WAIT)
@@ -107,6 +110,7 @@ class Copying:
         for thread in threads:
             thread.join(timeout=30)
         self._settler.stop()
+        self._disown()
 
     @property
     def busy(self) -> bool:
@@ -114,20 +118,94 @@ class Copying:
         with self._lock:
             return bool(self._jobs)
 
+    # -- another worker of this node ------------------------------------------------------------
+
+    def _mine(self, target: Database, tables: Sequence[TableInfo]) -> bool:
+        """Are copies this worker's business? Of two workers the second leaves them to the first.
+
+        The lock is for good manners: two that copy one table would end each other's tasks for
+        ever. What keeps the data right without it are the looks at state, snapshot and position
+        in each step's transaction.
+        """
+        if not self._has_work(tables):
+            self._disown()
+            return True
+        if self._owner is not None and self._still_owns():
+            return True
+        if self._own(target):
+            if self._left_to_others:
+                log.info("first copies are this worker's again")
+            self._left_to_others = False
+            return True
+        if not self._left_to_others:
+            log.warning(
+                "another worker of this node has its first copies in hand: stop one of them"
+            )
+        self._left_to_others = True
+        with self._lock:
+            for job in self._jobs.values():
+                job.cancel()
+        return False
+
+    def _has_work(self, tables: Sequence[TableInfo]) -> bool:
+        here = {t.table_name for t in tables}
+        with self._lock:
+            begun = None if self._begun is None else self._begun | self._retry_at.keys()
+            if self._jobs or begun is None or begun - here or self._unfinished & here:
+                return True
+        return any(MergeState.parse(t.merge_state).state is not State.OK for t in tables)
+
+    def _own(self, target: Database) -> bool:
+        if not target.value(query("copy", "copies_free"), [self.setup.queue]):
+            return False
+        owner = self.setup.connect()
+        owner.execute(query("copy", "notice_dead_peer"))
+        if not owner.value(query("copy", "own_copies"), [self.setup.queue]):
+            owner.close()
+            return False
+        self._owner = owner
+        return True
+
+    def _still_owns(self) -> bool:
+        try:
+            assert self._owner is not None
+            self._owner.execute("select 1")
+        except DatabaseError:
+            self._disown()
+            return False
+        return True
+
+    def _disown(self) -> None:
+        owner, self._owner = self._owner, None
+        if owner is not None:
+            owner.close()
+
     def _answer(self, target: Database, tables: Sequence[TableInfo], position: int) -> bool:
         wait = False
         for table in tables:
             state = MergeState.parse(table.merge_state)
             answer = meeting(state, position)
             if answer != state:
-                queue, snapshot = self.setup.queue, table.custom_snapshot
-                if change_table_state(target, queue, table, snapshot, str(answer)) is None:
+                if not self._agree(target, table, answer, position):
                     continue
                 log.debug("%s: %s", table.table_name, answer)
                 self._nudge(table.table_name)
             if must_wait(answer, position) and not self._set_back(target, table, answer):
                 wait = True
         return wait
+
+    def _agree(self, target: Database, table: TableInfo, answer: MergeState, position: int) -> bool:
+        """Write the answer, if the node still stands where this worker saw it.
+
+        The lock is that of a batch's commit: another worker may be about to pass the tick.
+        """
+        queue = self.setup.queue
+        with target.transaction():
+            target.execute(query("copy", "lock_worker_position"), [queue])
+            if target.value(query("copy", "worker_position"), [queue]) != position:
+                return False
+            snapshot = table.custom_snapshot
+            return change_table_state(target, queue, table, snapshot, str(answer)) is not None
 
     def _set_back(self, target: Database, table: TableInfo, state: MergeState) -> bool:
         """Go on without a copy that does not come to the meeting; it asks again when it can."""
@@ -301,7 +379,7 @@ class Copying:
 
     def _clean_up(self, job: TableJob) -> None:
         """A removed table leaves nothing behind; one that the next run takes up keeps its all."""
-        if not self._stopping.is_set():
+        if not self._stopping.is_set() and not self._left_to_others:
             clean_up(self.setup, self.make_applier, job.provider, job.name)
 
     def _release(self, job: TableJob) -> None:

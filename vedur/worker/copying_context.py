@@ -65,8 +65,13 @@ class Loader(Protocol):
     def store(self, target: vdb.Database, plan: Any) -> None:
         """Write the slices where tasks find them, in the caller's transaction."""
 
-    def load(self, source: str, target: vdb.Database, snapshot: str, plan: Any) -> int:
-        """Load what is not loaded yet; the number of rows."""
+    def load(
+        self, source: str, target: vdb.Database, snapshot: str, visible: str, plan: Any
+    ) -> int:
+        """Load what is not loaded yet; the number of rows.
+
+        `snapshot` is the name of the exported snapshot, `visible` what it sees.
+        """
 
 
 def _no_hook(table: str, step: Step) -> None:

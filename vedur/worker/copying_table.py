@@ -68,6 +68,7 @@ class GroupCopy:
         self.clock = clock
         self._snapshot: Snapshot | None = None
         self._sources: dict[str, TableInfo] = {}
+        self._ticks: dict[str, int] = {}  # where each table's consumer was registered
         self._planning = threading.Lock()
 
     def __enter__(self) -> GroupCopy:
@@ -129,11 +130,15 @@ class GroupCopy:
         queue, consumer = self.setup.queue, job.consumer
         if self._loaded_before(target, job) is not None:
             return  # the position belongs to the snapshot that was used
-        provider.call("pgq.unregister_consumer", queue, consumer)
-        provider.call("pgq.register_consumer", queue, consumer)
-        tick = provider.value(query("copy", "consumer_tick"), [queue, consumer])
         with target.transaction():
+            if not hold_table(target, queue, job.table):
+                job.cancel()  # another copy is ahead of this one: its position must stay
+                return
+            provider.call("pgq.unregister_consumer", queue, consumer)
+            provider.call("pgq.register_consumer", queue, consumer)
+            tick = provider.value(query("copy", "consumer_tick"), [queue, consumer])
             node_state.register_consumer(target, queue, consumer, provider_node, tick)
+        self._ticks[job.name] = int(tick)
 
     # -- steps 3 to 7: one table ----------------------------------------------------------------
 
@@ -165,7 +170,9 @@ class GroupCopy:
         self.setup.enter(target, job, Step.LOAD)
         started = self.clock.monotonic()
         with Progress(self.setup, job.name, plan, self.clock) as progress:
-            rows = self.loader.load(self.provider, target, snapshot.exported, plan)
+            rows = self.loader.load(
+                self.provider, target, snapshot.exported, snapshot.visible, plan
+            )
         progress.finish(target)
         reach("copy.loaded")
         seconds = max(self.clock.monotonic() - started, 0.001)
@@ -259,11 +266,24 @@ class GroupCopy:
         with target.transaction():
             if not hold_table(target, self.setup.queue, job.table):
                 raise GivenUp
+            self._require_own(target, job, visible)
             finish_parts(target, relation.oid, then)
             local_set_table_struct(target, self.setup.queue, job.name, None)
             self._set_state(target, job, visible, State.CATCHING_UP)
             target.execute(query("copy", "forget_slices"), [self.setup.queue, job.name])
             reach("copy.rebuilt")
+
+    def _require_own(self, target: vdb.Database, job: TableJob, visible: str) -> None:
+        """The rows are those of this snapshot, and the position is the one from before it.
+
+        Another worker of the node that began the same copy anew has changed one or both, and
+        events between its position and this snapshot would be lost.
+        """
+        queue = self.setup.queue
+        loaded = target.value(query("copy", "copied_snapshot"), [queue, job.name])
+        at = target.value(query("copy", "copy_position"), [queue, job.consumer])
+        if loaded != visible or at != self._ticks.get(job.name, at):
+            raise StateError(f'the copy of table "{job.name}" was begun anew by another session')
 
     def _build(self, part: Any) -> None:
         with self.setup.connect() as db:

@@ -176,12 +176,14 @@ class SparkLoader:
         """As `store_slices`."""
         store_slices(target, plan)
 
-    def load(self, source: str, target: Database, snapshot: str, plan: TableCopy) -> int:
+    def load(
+        self, source: str, target: Database, snapshot: str, visible: str, plan: TableCopy
+    ) -> int:
         """Load what is not loaded yet; rows that the table then has from this copy.
 
         `source` is a connect string, `target` a connection of the driver to look at the slices.
         """
-        task = LoadTask(source, target.connstr, snapshot, plan)
+        task = LoadTask(source, target.connstr, snapshot, visible, plan)
         assert self.budget is not None
         failed = 0
         left = self._left(target, plan)

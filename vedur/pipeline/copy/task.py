@@ -29,6 +29,7 @@ class LoadTask:
     source: str
     target: str
     snapshot: str
+    visible: str
     table: TableCopy
     slices: int = 0
 
@@ -70,15 +71,25 @@ class LoadTask:
         source = self._open_source()
         pumped = pump(source, self.table.copy_out(piece), target, self.table.copy_in)
         names = [self.table.queue, self.table.table]
-        if self.table.registered and not target.query(query("copy", "still_in_copy"), names):
+        if self.table.registered and not self._still_wanted(target):
             target.rollback()
-            raise StateError(f'table "{self.table.table}" was removed during its copy')
+            raise StateError(
+                f'table "{self.table.table}" was removed during its copy, or is copied anew'
+            )
         target.execute(
             query("copy", "finish_slice"),
             [pumped.rows, pumped.bytes, *names, piece.nr],
         )
         target.commit()
         return piece.nr, pumped
+
+    def _still_wanted(self, target: vdb.Database) -> bool:
+        words = {
+            "queue": self.table.queue,
+            "table": self.table.table,
+            "snapshot": self.visible,
+        }
+        return bool(target.query(query("copy", "still_in_copy"), words))
 
     def _open_source(self) -> vdb.Database:
         source = vdb.connect(

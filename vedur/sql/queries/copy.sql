@@ -235,14 +235,22 @@ order by t.tick_queue desc, t.tick_id desc
 limit 1
 
 -- name: still_in_copy
--- Is the table still to be loaded? The lock makes `remove-table` wait for this transaction's end.
+-- Is the table still to be loaded, from this snapshot? The lock makes `remove-table` wait for this
+-- transaction's end.
 select 1
-from londiste.table_info
-where queue_name = %s
-  and table_name = %s
-  and local
-  and merge_state = 'in-copy'
-for key share
+from londiste.table_info t
+where t.queue_name = %(queue)s
+  and t.table_name = %(table)s
+  and t.local
+  and t.merge_state = 'in-copy'
+  and exists (
+      select 1 from vedur.copy_progress p
+      where p.queue_name = t.queue_name and p.table_name = t.table_name and p.snapshot = %(snapshot)s)
+for key share of t
+
+-- name: copied_snapshot
+-- The snapshot that the slices of a table are loaded from.
+select snapshot from vedur.copy_progress where queue_name = %s and table_name = %s
 
 -- name: restore_fkey
 -- The next statement that brings a foreign key back; '' when it is back.
@@ -269,6 +277,26 @@ select s.last_tick_id
 from pgq_node.node_info n
 join pgq_node.local_state s on s.queue_name = n.queue_name and s.consumer_name = n.worker_name
 where n.queue_name = %s
+
+-- name: lock_worker_position
+-- The lock under which the worker of this node moves its position (queries/worker.sql).
+select pg_catalog.pg_advisory_xact_lock(
+    pg_catalog.hashtextextended('vedur.worker ' || n.queue_name || ' ' || n.worker_name, 0))
+from pgq_node.node_info n
+where n.queue_name = %s
+
+-- name: copies_free
+-- Has no worker the first copies of this node in hand? Takes the lock and gives it back.
+select pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended('vedur.copies ' || %s, 0))
+
+-- name: own_copies
+-- Take them in hand until the session ends.
+select pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended('vedur.copies ' || %s, 0))
+
+-- name: notice_dead_peer
+-- The session of a worker whose machine has gone ends after a minute, and its lock with it.
+set tcp_keepalives_idle = 30; set tcp_keepalives_interval = 10; set tcp_keepalives_count = 3;
+set tcp_user_timeout = 60000
 
 -- name: hold_table
 -- What tells one registration of a table, and one step of its copy, from the next. The lock lets

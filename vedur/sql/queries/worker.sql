@@ -74,8 +74,8 @@ select pg_catalog.to_regprocedure('vedur.get_hold(text,text,bigint)') is not nul
 select vedur.get_hold(%s, %s, %s)
 
 -- name: table_attrs
--- The attributes of the tables that this node has, as they are now.
-select table_name, table_attrs
+-- The attributes and states of the tables that this node has, as they are now.
+select table_name, table_attrs, merge_state
 from londiste.table_info
 where queue_name = %s and local
 

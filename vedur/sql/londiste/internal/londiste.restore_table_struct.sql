@@ -6,7 +6,8 @@ as $$
 -- A table leaves the node in the middle of its copy: take care of the stored indexes.
 --
 -- Another part that is still being copied into the same table inherits them. Otherwise the
--- half of the rows that was copied goes, and indexes and constraints come back.
+-- half of the rows that was copied goes, and indexes and constraints come back. Indexes that the
+-- copy had brought back by itself before it was cut short are made again.
 --
 -- Parameters: i_queue_name - cascaded queue; i_table_name - name in the set.
 -- Returns: nothing.
@@ -16,6 +17,7 @@ as $$
 declare
     _row record;
     _heir record;
+    _index text;
 begin
     select t.dropped_ddl, coalesce(t.dest_table, t.table_name) as dest
     into _row
@@ -51,6 +53,28 @@ begin
         execute 'truncate '
             || case when londiste.find_rel_oid(_row.dest, 'p') is null then 'only ' else '' end
             || londiste.quote_fqname(_row.dest);
+        for _index in
+            select pg_catalog.format('%I.%I', p.part ->> 'schema', p.part ->> 'name')
+            from pg_catalog.regexp_matches(
+                    _row.dropped_ddl,
+                    '^--- vedur (\{"kind": "index", "schema": ".*", "name": ".*", "chars": \d+\})$',
+                    'gn') m,
+                lateral (select m[1]::json as part) p
+        loop
+            if exists (
+                select 1
+                from pg_catalog.pg_index i
+                where i.indexrelid = pg_catalog.to_regclass(_index)
+                    and i.indrelid = londiste.find_table_oid(_row.dest)
+                    and not exists (
+                        select 1
+                        from pg_catalog.pg_constraint c
+                        where c.conindid = i.indexrelid
+                            and c.contype in ('p', 'u', 'x'))
+            ) then
+                execute 'drop index ' || _index;
+            end if;
+        end loop;
         execute _row.dropped_ddl;
     end if;
 end;

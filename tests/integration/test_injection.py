@@ -1,0 +1,355 @@
+"""Names, options and settings are data wherever SQL is made with them, never SQL themselves.
+
+Every hostile text goes through every door of the command line and of the ini; a table on each side
+must survive it, and what is refused is refused in one line. A condition is SQL by design, but it
+cannot end the statement that it is put into.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.oracle.quick import load_here, run_here
+from vedur import db as vdb
+from vedur.catalog.tables import local_set_table_attrs
+from vedur.change.condition import written
+from vedur.cli.main import main
+from vedur.config import LondisteSettings
+from vedur.daemon import Signals
+from vedur.errors import UsageError, VedurError
+from vedur.names import quote_ident
+from vedur.node.info import NodeType
+from vedur.ops.add_table import AddTable, add_table
+from vedur.ops.create_node import create_node, plan_node
+from vedur.ops.sequences import add_seq
+from vedur.ops.session import Session
+from vedur.pipeline import replay
+from vedur.pipeline.copy import SparkLoader, load
+from vedur.pipeline.replay import SparkReplay
+from vedur.worker.batch import BatchRunner
+from vedur.worker.copying import Copying
+from vedur.worker.copying_context import CopySetup
+from vedur.worker.loop import Worker
+
+DROP = "drop table canary"
+HOSTILE = [
+    f"x'; {DROP}; --",
+    f'x"; {DROP}; --',
+    f"x\\'; {DROP}; --",
+    f"x$$; {DROP}; --",
+    f"true); {DROP}; --",
+    f"id > 0; {DROP}",
+    f"id > 0) to stdout; {DROP}; copy (select 1",
+    f"*/; {DROP}; /*",
+    f"public.t; {DROP}; --",
+    f"public.t'); {DROP}; --",
+    f"%s %(x)s {{0}} {{x}}; {DROP}",
+    f"x\n; {DROP};",
+]
+MakeDbOn = Callable[..., vdb.Database]
+
+
+@dataclass
+class Nodes:
+    """A root and a leaf with a table each can offer, and the ini files of both."""
+
+    root: vdb.Database
+    leaf: vdb.Database
+    place: Path
+
+    def ini(self, node: vdb.Database, **keys: str) -> str:
+        found = {"db": node.connstr, "queue_name": "q", "job_name": "job", **keys}
+        path = self.place / "x.ini"
+        lines = [f"{key} = {value.replace(chr(10), chr(10) + ' ')}" for key, value in found.items()]
+        path.write_text("[londiste3]\n" + "\n".join(lines) + "\n")
+        path.chmod(0o600)
+        return str(path)
+
+    def survived(self) -> bool:
+        text = "select count(*) from pg_class where relname = 'canary'"
+        return self.root.value(text) == self.leaf.value(text) == 1
+
+
+@pytest.fixture(scope="module")
+def nodes(servers: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    from tests.fixtures.pg import VERSIONS
+
+    hosts = [servers.get(min(VERSIONS)), servers.get(max(VERSIONS))]
+    names = [host.create_database(host.template()) for host in hosts]
+    found = [
+        vdb.connect(host.connstr(name), autocommit=True)
+        for host, name in zip(hosts, names, strict=True)
+    ]
+    for db in found:
+        db.execute("create table canary (x int); create table t (id int primary key, a text)")
+        db.execute("create sequence s")
+    made = Nodes(found[0], found[1], tmp_path_factory.mktemp("ini"))
+    for db, name, kind in ((found[0], "root", NodeType.ROOT), (found[1], "leaf", NodeType.LEAF)):
+        settings = LondisteSettings(db=db.connstr, queue_name="q", job_name=name)
+        provider = None if kind is NodeType.ROOT else found[0].connstr
+        with Session(settings) as session:
+            create_node(session, plan_node(session, kind, name, db.connstr, provider))
+            if kind is NodeType.ROOT:
+                add_table(session, AddTable(tables=["t"]))
+    yield made
+    for db, host, name in zip(found, hosts, names, strict=True):
+        db.close()
+        host.drop_database(name)
+
+
+#: {} is the hostile text; the first word is the side.
+COMMANDS = [
+    ["root", "create-root", "{}", "dbname=x"],
+    ["root", "create-root", "n", "{}"],
+    ["leaf", "create-leaf", "n", "dbname=x", "--provider={}"],
+    ["leaf", "create-leaf", "n", "dbname=x", "--provider=dbname=x", "--merge={}"],
+    ["root", "drop-node", "{}"],
+    ["root", "pause", "--node={}"],
+    ["leaf", "change-provider", "--provider={}"],
+    ["root", "add-table", "{}"],
+    ["root", "add-table", "t", "--trigger-arg={}"],
+    ["root", "add-table", "t", "--trigger-flags={}"],
+    ["leaf", "add-table", "{}"],
+    ["leaf", "add-table", "{}*"],
+    ["leaf", "add-table", "t", "--dest-table={}"],
+    ["leaf", "add-table", "t", "--dest-table={}", "--create"],
+    ["leaf", "add-table", "t", "--copy-condition={}"],
+    ["leaf", "add-table", "t", "--copy-condition={}", "--force"],
+    ["leaf", "add-table", "t", "--columns={}"],
+    ["leaf", "add-table", "t", "--columns=id,a={}"],
+    ["leaf", "add-table", "t", "--columns=id,a={}", "--create", "--dest-table=made"],
+    ["leaf", "add-table", "t", "--handler={}"],
+    ["leaf", "add-table", "t", "--handler=londiste", "--handler-arg={}"],
+    ["leaf", "add-table", "t", "--on-error={}"],
+    ["leaf", "add-table", "t", "--max-parallel-copy={}"],
+    ["leaf", "change-table", "{}", "--on-error=stop"],
+    ["leaf", "change-filter", "t", "--where={}"],
+    ["leaf", "remove-table", "{}"],
+    ["leaf", "resync", "{}"],
+    ["root", "add-seq", "{}"],
+    ["leaf", "remove-seq", "{}"],
+    ["leaf", "check", "{}"],
+    ["leaf", "compare", "{}"],
+    ["leaf", "repair", "t", "--where={}"],
+    ["leaf", "errors", "{}"],
+    ["leaf", "skip", "{}"],
+    ["leaf", "quarantine", "{}"],
+    ["root", "execute", "{}"],
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda w: " ".join(w).replace("{}", "X"))
+def test_hostile_words_of_a_command(
+    nodes: Nodes, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    side, *command = words
+    for text in HOSTILE:
+        argv = [word.replace("{}", text) for word in command]
+        ini = nodes.ini(nodes.root if side == "root" else nodes.leaf)
+        try:
+            code = main("londiste3", [ini, *argv])
+        except SystemExit as end:
+            code = int(str(end.code))
+        said = capsys.readouterr()
+        assert nodes.survived(), argv
+        assert "Traceback" not in said.err
+        assert "BUG" not in said.err, (argv, said.err)
+        if code:
+            errors = [x for x in said.err.splitlines() if " ERROR " in x]
+            assert len(errors) <= 1 + said.err.count(" ERROR HINT") + said.err.count(
+                " ERROR DETAIL"
+            )
+            assert said.err.strip(), argv
+        undo(nodes)
+
+
+def undo(nodes: Nodes) -> None:
+    """What was accepted goes again."""
+    if nodes.leaf.value("select count(*) from londiste.table_info where local"):
+        nodes.leaf.execute("select londiste.local_remove_table('q', 'public.t')")
+    nodes.leaf.execute("drop table if exists made")
+
+
+@pytest.mark.parametrize("key", ["queue_name", "job_name", "node_name", "consumer_name", "db",
+                                 "public_node_location", "event_format", "lock_timeout",
+                                 "remote_extra_connstr", "register_only_tables"])  # fmt: skip
+def test_hostile_settings(nodes: Nodes, key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a node is made with them, and as its state is asked for."""
+    for text in HOSTILE:
+        for db, command in (
+            (nodes.root, ["create-root", "n", nodes.root.connstr]),
+            (nodes.leaf, ["add-table", "t"]),
+            (nodes.root, ["status"]),
+        ):
+            queue = {"queue_name": "other"} if command[0] == "create-root" else {}
+            main("londiste3", [nodes.ini(db, **{**queue, key: text}), *command])
+            said = capsys.readouterr()
+            assert nodes.survived(), (command, text)
+            assert "Traceback" not in said.err
+            assert "BUG" not in said.err, (command, text, said.err)
+        undo(nodes)
+        remove_other_queues(nodes.root)
+
+
+def remove_other_queues(root: vdb.Database) -> None:
+    for row in root.query("select queue_name from pgq_node.node_info where queue_name <> 'q'"):
+        name = root.value(
+            "select node_name from pgq_node.node_info where queue_name = %s", [row.queue_name]
+        )
+        root.execute("select pgq_node.drop_node(%s, %s)", [row.queue_name, name])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"id > 0) ; {DROP}; --",
+        f"id > 0) to stdout; {DROP}; copy (select 1 where (true",
+        f"id > 0; {DROP}",
+        "id > 0) or (true",
+        "id > 0) or true --",
+        "id > 0 /*",
+        "a = 'x",
+        'a = "x',
+        "a = $$x",
+    ],
+)
+def test_a_stored_condition_that_would_end_its_statement_is_refused(text: str) -> None:
+    """Whoever may write the registry does not get the rights of the worker by it."""
+    with pytest.raises(UsageError, match="condition"):
+        written(text, alias="t")
+
+
+class Hostile:
+    """A set whose every name is hostile, worked on in this process."""
+
+    queue = f"q'; {DROP}; --\"$$ {{0}} %s"
+    job = f"job'; {DROP}; \"--"
+    table = f"t'; {DROP}; --\""
+    column = f"c\"); {DROP}; --'"
+    sequence = f"s'; {DROP}; --"
+
+    def __init__(self, root: vdb.Database, leaf: vdb.Database) -> None:
+        self.root, self.leaf = root, leaf
+        self.quoted = f"public.{quote_ident(self.table)}"
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self.signals = Signals()
+
+    def settings(self, db: vdb.Database, name: str) -> LondisteSettings:
+        return LondisteSettings(
+            db=db.connstr, queue_name=self.queue, job_name=self.job + name, exception_sleep=0.2,
+            loop_delay=0.1,
+        )  # fmt: skip
+
+    def create(self) -> None:
+        ddl = (
+            f"create table canary (x int); create table {self.quoted} "
+            f"({quote_ident(self.column)} int primary key, v text);"
+            f"create sequence public.{quote_ident(self.sequence)}"
+        )
+        for db in (self.root, self.leaf):
+            db.execute(ddl)
+        for db, name, kind in (
+            (self.root, "root'\"", NodeType.ROOT),
+            (self.leaf, "leaf'\"", NodeType.LEAF),
+        ):
+            with Session(self.settings(db, name)) as session:
+                provider = None if kind is NodeType.ROOT else self.root.connstr
+                create_node(session, plan_node(session, kind, name, db.connstr, provider))
+                add_table(session, AddTable(tables=[f"public.{self.table}"]))
+                add_seq(session, [f"public.{self.sequence}"])
+
+    def start(self) -> None:
+        settings = self.settings(self.leaf, "leaf'\"")
+        setup = CopySetup(self.queue, settings.job_name, self.leaf.connstr, retry_sleep=0.2)
+
+        def applier(name: str, provider: str) -> SparkReplay:
+            return SparkReplay(None, name, provider, self.leaf.connstr)  # type: ignore[arg-type]
+
+        def runner(provider: str, state: Any) -> BatchRunner:
+            made = applier(self.queue, provider)
+            return BatchRunner(made, self.queue, state.worker_name, self.leaf.connstr)
+
+        copies = Copying(setup, SparkLoader(None), applier)  # type: ignore[arg-type]
+        worker = Worker(settings, runner, signals=self.signals, copies=copies)
+        self._threads = [
+            threading.Thread(target=worker.run, daemon=True),
+            threading.Thread(target=self._tick, daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _tick(self) -> None:
+        with vdb.connect(self.root.connstr, autocommit=True) as db:
+            while not self._stop.wait(0.05):
+                db.call("pgq.force_tick", self.queue)
+                db.execute("select pgq.ticker()")
+
+    def rows(self) -> tuple[list[Any], list[Any]]:
+        text = f"select r::text from {self.quoted} r order by 1"
+        return self.root.query(text), self.leaf.query(text)
+
+    def close(self) -> None:
+        self._stop.set()
+        self.signals.stop.set()
+        for thread in self._threads:
+            thread.join(timeout=60)
+
+
+def test_a_set_of_hostile_names_works(
+    oldest: Any, newest: Any, make_db_on: MakeDbOn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "run_job", run_here)
+    monkeypatch.setattr(load, "run_load", load_here)
+    monkeypatch.setattr(load, "parallelism", lambda _spark: 1)
+    lab = Hostile(make_db_on(oldest, autocommit=True), make_db_on(newest, autocommit=True))
+    lab.create()
+    insert = f"insert into {lab.quoted} values (%s, %s)".replace(lab.quoted, lab.quoted)
+    for i in range(50):
+        lab.root.execute(insert, [i, f"v{i}'; {DROP}; --"])
+    try:
+        lab.start()
+        wait(lambda: len(lab.rows()[1]) == 50)
+        lab.root.execute(insert, [100, f"x\\'; {DROP}; --"])
+        lab.root.execute(f"update {lab.quoted} set v = v || '!'")
+        wait(lambda: lab.rows()[0] == lab.rows()[1])
+    finally:
+        lab.close()
+    assert len(lab.rows()[1]) == 51
+    for db in (lab.root, lab.leaf):
+        assert db.value("select count(*) from canary") == 0
+
+
+def wait(true: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(1500):
+        try:
+            if true():
+                return
+        except VedurError:
+            pass
+        pause.wait(0.04)
+    raise AssertionError("waited a minute in vain")
+
+
+def test_a_condition_in_the_registry_cannot_end_the_copy(
+    nodes: Nodes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Written past our commands, as a role that may write the registry can."""
+    assert main("londiste3", [nodes.ini(nodes.leaf), "add-table", "t"]) == 0
+    capsys.readouterr()
+    from vedur.names import QualifiedName
+    from vedur.pipeline.copy.load import plan_table
+
+    for text in (f"true) to stdout; {DROP}; --", f"true; {DROP}"):
+        local_set_table_attrs(nodes.leaf, "q", "public.t", f"copy_condition={text}")
+        name = QualifiedName("public", "t")
+        with pytest.raises(UsageError):
+            plan_table(nodes.root, nodes.leaf, "q", "public.t", name, name, text)
+    undo(nodes)
