@@ -104,7 +104,10 @@ def main() -> None:
     if unknown:
         parser.error(f'unknown part "{unknown[0]}": one of {", ".join(known)}')
     LOGS.mkdir(parents=True, exist_ok=True)
-    failed = play([known[n] for n in args.part] or list(PARTS), args.quick)
+    try:
+        failed = play([known[n] for n in args.part] or list(PARTS), args.quick)
+    except KeyboardInterrupt:
+        sys.exit("stopped; reports of parts that ended are in bench/results")
     if not args.part and not args.quick:
         subprocess.run([sys.executable, "-m", "bench.report"], check=True, cwd=ROOT)
     if failed:

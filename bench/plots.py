@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 
 from bench.stats import quantiles_of_rounds
 
-OURS, OTHERS = "#0b6e99", "#b0b7bf"
+OURS, OTHERS = "#5fb3d4", "#c3c8ce"  # black figures stand on both
 plt.rcParams |= {
     "svg.hashsalt": "vedur",
     "svg.fonttype": "none",

@@ -45,15 +45,15 @@ class Bucardo:
 
     @contextmanager
     def down(self) -> Iterator[None]:
-        """A sync that is not active; its triggers go on."""
-        self._run("deactivate", "bench", "30")
+        """Its daemon rests; triggers go on. A sync made active again misses what came before."""
+        self._run("stop")
+        pidfile = self.ground.lab.base / "bucardo" / "bucardo.mcp.pid"
+        self.ground.lab.wait(lambda: not pidfile.exists(), "bucardo to stop", 60)
         yield
 
     def up(self) -> None:
-        """Active again, within the time that is measured."""
-        self._run("activate", "bench", "30")
-        # it notices new changes only, and only what comes when it listens
-        self._run("kick", "bench")
+        """Started again, within the time that is measured; it looks for changes then."""
+        self._run("start")
 
     def set_up(self, parts: Mapping[str, Sequence[str]]) -> None:
         """Its own database, both ends, a group of tables for each part."""
