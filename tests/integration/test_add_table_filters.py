@@ -92,6 +92,26 @@ def test_column_lists_of_what_kind(lab: Lab) -> None:  # noqa: F811
     assert [f.differences for f in check_op.check(lab.leaf)] == [()]
 
 
+def test_a_condition_is_about_what_changes_tell(lab: Lab) -> None:  # noqa: F811
+    ready(lab)
+    with pytest.raises(UsageError, match="the root has all rows"):
+        add_table(lab.root, AddTable(tables=["s.b"], copy_condition="id < 3"))
+    lab.root_db.execute("create table s.i (id int primary key, region text, other text)")
+    add_table(lab.root, AddTable(tables=["s.i"], trigger_args=["ignore=other,region"]))
+    lab.leaf_db.execute("create table s.i (id int primary key, region text, area text)")
+    for columns, column in ((None, "region"), ("id,region=area", "area")):
+        wish = AddTable(tables=["s.i"], copy_condition=f"{column} = 'eu'", columns=columns)
+        with pytest.raises(UsageError, match=f'looks at "{column}", but capture .* "region" out'):
+            add_table(lab.leaf, wish)
+    add_table(lab.leaf, AddTable(tables=["s.i"], copy_condition="id < 3"))
+    lab.leaf_db.execute(WIDE)
+    said = r'looks at "twice", a generated column, .* write out its expression: \(n \* 2\)'
+    with pytest.raises(UsageError, match=said):
+        add_table(lab.leaf, AddTable(tables=["s.w"], copy_condition="twice > 3"))
+    add_table(lab.leaf, AddTable(tables=["s.w"], copy_condition="n * 2 > 3"))
+    assert [t.table_name for t in show.tables(lab.leaf)] == ["s.i", "s.w"]
+
+
 def test_create_makes_the_columns_of_the_list(lab: Lab) -> None:  # noqa: F811
     ready(lab)
     wish = AddTable(

@@ -128,3 +128,32 @@ def test_a_column_of_the_provider_alone_stops_where_that_is_asked_for(
     leaf.leaf.execute("alter table t add column b jsonb, add column secret text")
     leaf.catch_up()
     assert rows(leaf) == [(1, "a", 1, "s")]
+
+
+@pytest.mark.parametrize("flags", [None, "AIUDJ"], ids=["urlenc", "json"])
+@pytest.mark.parametrize("row_by_row", [False, True])
+def test_an_event_without_a_column_of_the_condition_stops_the_worker(
+    make_leaf: MakeLeaf, row_by_row: bool, flags: str | None
+) -> None:
+    leaf = make_leaf()
+    ddl = "create table t (id int primary key, a text, region text)"
+    leaf.pair.table("public.t", ddl, flags=flags)
+    attrs = encode_attrs({"copy_condition": "region = 'eu'\n and id < 9"})
+    call(leaf.leaf, "londiste.local_set_table_attrs", QUEUE, "public.t", attrs)
+    leaf.root.execute("insert into t values (1, 'a', 'eu'), (2, 'b', 'us'), (3, 'c', 'eu')")
+    leaf.catch_up()
+    before = rows(leaf)
+    assert before == [(1, "a", "eu"), (3, "c", "eu")]
+    if row_by_row:
+        leaf.appliers[-1].log_tables.add("public.t")
+    leaf.root.execute("alter table t drop column region; delete from t where id = 3")
+    leaf.catch_up()
+    assert rows(leaf) == [(1, "a", "eu")]  # a delete needs no condition
+    leaf.root.execute("update t set a = 'x' where id = 1; insert into t values (4, 'd')")
+    said = (
+        r'^\[ev_id=\d+,ev_txid=\d+\] table "public.t": the event lacks column "region" '
+        r"of the condition: \"region\" = 'eu' and \"id\" < 9$"
+    )
+    with pytest.raises(StateError, match=said):
+        leaf.catch_up()
+    assert rows(leaf) == [(1, "a", "eu")]

@@ -670,6 +670,25 @@ def test_execute_dry_run_asks_every_node(lab: Lab, tmp_path: Path) -> None:
         plan_execute(lab.leaf, [path])
 
 
+def test_execute_dry_run_warns_of_names_that_a_node_lacks(lab: Lab, tmp_path: Path) -> None:
+    lab.create_nodes()
+    lab.root_db.execute("create schema extra; create index a_t on s.a (t)")
+    lab.leaf_db.execute("create schema other; alter table s.a set schema other")
+    add_table(lab.root, AddTable(tables=["s.a"]))
+    add_table(lab.leaf, AddTable(tables=["s.a"], dest_table="other.a"))
+    first = script(tmp_path, "1.sql", "create table s.new (id int)")
+    text = "alter table s.new add c int; update s.a set t = a.t; alter index s.a_t rename to u;"
+    second = script(tmp_path, "2.sql", text + "create table extra.x (i int)")
+    plans = {(p.node, p.script): p for p in plan_execute(lab.root, [first, second])}
+    assert {k: p.warnings for k, p in plans.items() if p.warnings} == {
+        ("dst", "2.sql"): (
+            '"s.a_t" does not exist here',
+            'schema "extra" does not exist here',
+        )
+    }
+    assert not any(p.trouble for p in plans.values())
+
+
 def test_execute_dry_run_names_nodes_that_cannot_be_asked(lab: Lab, tmp_path: Path) -> None:
     lab.create_nodes()
     add_table(lab.root, AddTable(tables=["s.a"]))

@@ -87,6 +87,48 @@ def test_transaction_control_in_a_script_and_another_name_here(make_leaf: MakeLe
     assert leaf.same("t", "other.t2") == ["(1,)", "(2,2)"]
 
 
+SCRIPTS = (
+    "update t set a = t.id * 10, b = public.t.id from public.m where m.id = t.id and t.id = 1",
+    "insert into public.t select public.t.id + 10, m.id from public.t join m using (id) "
+    "on conflict (id) do nothing returning t.id",
+    "insert into t values (1, 5) on conflict (id) do update set a = t.a + excluded.a "
+    "where public.t.a > 0",
+    "delete from t using (select t.id from t where t.id = 2) as gone where public.t.id = gone.id",
+    "with t as (select id from t) update m set v = t.id from t where t.id = m.id",
+    "create view seen as select t, t.id, public.t.a, public.m.v from t left join m on m.id = t.id",
+    "alter table t add check (t.id > 0 and public.t.id < 1000); "
+    "create index t_part on t ((t.a + 1)) where t.a > 0; "
+    "create policy mine on t using (t.id > 0 and exists (select from m where m.id = t.id))",
+    "create table copied as select 't'::regclass = 'public.t'::regclass as same, t.* "
+    "from t where exists (select from m where m.id = public.t.id) order by t.id for update of t",
+)
+
+
+def test_scripts_that_name_columns_run_on_a_node_with_other_names(make_leaf: MakeLeaf) -> None:
+    leaf = make_leaf()
+    leaf.leaf.execute("create schema other")
+    for name, ddl in (
+        ("t", "(id int primary key, a int, b int)"),
+        ("m", "(id int primary key, v int)"),
+    ):
+        dest = {"t": "other.t2", "m": "other.m"}[name]
+        leaf.pair.table(
+            f"public.{name}",
+            f"create table {name} {ddl}",
+            dest=dest,
+            dest_ddl=f"create table {dest} {ddl}",
+        )
+    leaf.root.execute("insert into t values (1, 1), (2, 2), (3, 3)")
+    leaf.root.execute("insert into m values (1, 1), (3, 3), (11, 0)")
+    for number, script in enumerate(SCRIPTS):
+        execute(leaf, f"{number}.sql", script)
+    leaf.catch_up()
+    assert leaf.same("t", "other.t2") == ["(1,15,1)", "(11,1,)", "(13,3,)", "(3,3,)"]
+    assert leaf.same("m", "other.m") == ["(1,1)", "(11,11)", "(3,3)"]
+    assert len(leaf.same("seen")) == 4
+    assert leaf.same("copied") == ["(t,1,15,1)", "(t,11,1,)", "(t,3,3,)"]
+
+
 def test_a_script_for_other_nodes_is_left_out(make_leaf: MakeLeaf) -> None:
     leaf = make_leaf()
     leaf.pair.table("public.t", "create table t (id int primary key)")

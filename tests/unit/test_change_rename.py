@@ -49,12 +49,12 @@ def same(got: str, want: str) -> bool:
         (
             "update digoal_01.user_info set email = 'digoal_01.user_info' where userid in "
             "(select userid from digoal_01.user_info u where u.userid = 1)",
-            "update digoal_02.user_info1 set email = 'digoal_01.user_info' where userid in "
-            "(select userid from digoal_02.user_info1 u where u.userid = 1)",
+            "update digoal_02.user_info1 as user_info set email = 'digoal_01.user_info' "
+            "where userid in (select userid from digoal_02.user_info1 u where u.userid = 1)",
         ),
         (
             "delete from x using digoal_01.user_info where digoal_01.user_info.userid = x.id",
-            "delete from x using digoal_02.user_info1 where digoal_02.user_info1.userid = x.id",
+            "delete from x using digoal_02.user_info1 as user_info where user_info.userid = x.id",
         ),
         (
             "grant select on digoal_01.user_info to someone",
@@ -86,6 +86,85 @@ def same(got: str, want: str) -> bool:
 def test_references_follow(script: str, want: str) -> None:
     got = rename_tables(script, RENAMES)
     assert same(got, want), got
+
+
+#: With the tables of QUERIES: s.t is n.u, s.m is n.m, public.p is n.q.
+QUERY_RENAMES = {"s.t": "n.u", "s.m": "n.m", "public.p": "n.q"}
+
+
+@pytest.mark.parametrize(
+    "script,want",
+    [
+        # a table keeps its name in the query
+        ("update s.t set a = t.b", "update n.u as t set a = t.b"),
+        ("update s.t set a = s.t.b returning t.*", "update n.u as t set a = t.b returning t.*"),
+        ("update s.t as x set a = x.b", "update n.u as x set a = x.b"),
+        ("update only p set a = p.b from s.t where t.i = p.i",
+         "update only n.q as p set a = p.b from n.u as t where t.i = p.i"),
+        ("delete from s.t using o.x where t.i = x.i returning s.t.*",
+         "delete from n.u as t using o.x where t.i = x.i returning t.*"),
+        ("insert into s.t values (1) on conflict (i) do update set a = t.a + excluded.a "
+         "where s.t.a > 0 returning t.a",
+         "insert into n.u as t values (1) on conflict (i) do update set a = t.a + excluded.a "
+         "where t.a > 0 returning t.a"),
+        ("insert into s.t select s.t.a from s.t", "insert into n.u as t select t.a from n.u as t"),
+        ("merge into s.t using p on t.i = p.i when matched then update set a = p.a",
+         "merge into n.u as t using n.q as p on t.i = p.i when matched then update set a = p.a"),
+        ("create view v as select t, t.a, s.t.b, s.t.* from s.t left join o.x on x.i = t.i",
+         "create view v as select t, t.a, t.b, t.* from n.u as t left join o.x on x.i = t.i"),
+        ("select p.a from p for update of p", "select p.a from n.q as p for update of p"),
+        ("select a from s.t tablesample system (1) where t.a > 0",
+         "select a from n.u as t tablesample system (1) where t.a > 0"),
+        ("select 1 from s.t where exists (select 1 from o.x where s.t.i = x.i and t.a = 1)",
+         "select 1 from n.u as t where exists (select 1 from o.x where t.i = x.i and t.a = 1)"),
+        ("select t.a from s.t union select s.t.a from s.t order by 1",
+         "select t.a from n.u as t union select t.a from n.u as t order by 1"),
+        ("create table o.n as select t.a from s.t", "create table o.n as select t.a from n.u as t"),
+        ("copy (select t.a from s.t) to stdout", "copy (select t.a from n.u as t) to stdout"),
+        ("create rule r as on insert to s.t do also update p set a = p.b where p.i = new.i",
+         "create rule r as on insert to n.u do also update n.q as p set a = p.b where p.i = new.i"),
+        # another schema only: no alias is needed
+        ("select m.a, s.m.b from s.m", "select m.a, n.m.b from n.m"),
+        # two tables of one name: neither can be an alias, and neither is called by it alone
+        ("select s.t.a, o.t.a from s.t, o.t", "select n.u.a, o.t.a from n.u, o.t"),
+        # a name of WITH is no table
+        ("with p as (select a from p) select p.a from p",
+         "with p as (select a from n.q as p) select p.a from p"),
+        ("with recursive p as (select 1 as a union select p.a from p) update s.t set a = p.a "
+         "from p",
+         "with recursive p as (select 1 as a union select p.a from p) update n.u as t set a = p.a "
+         "from p"),
+        ("with p as (select 1) delete from p where p.a = 1",
+         "with p as (select 1) delete from n.q as p where p.a = 1"),
+        ("with x as (update s.t set a = t.b returning t.i) select x.i from x",
+         "with x as (update n.u as t set a = t.b returning t.i) select x.i from x"),
+        # a name of the query itself hides the table
+        ("select t.a, (select t.a from o.x as t) from s.t",
+         "select t.a, (select t.a from o.x as t) from n.u as t"),
+        # where there are no aliases, the columns follow
+        ("alter table s.t add check (t.a > 0 and s.t.b > 0)",
+         "alter table n.u add check (u.a > 0 and n.u.b > 0)"),
+        ("create index i on s.t ((t.a + 1)) where s.t.b > 0",
+         "create index i on n.u ((u.a + 1)) where n.u.b > 0"),
+        ("create policy y on s.t using (t.a = 1 and exists (select 1 from p where p.a = t.a))",
+         "create policy y on n.u using (u.a = 1 and exists (select 1 from n.q as p where "
+         "p.a = u.a))"),
+        ("copy s.t from stdin where t.a > 0", "copy n.u from stdin where u.a > 0"),
+        # names in other places
+        ("select 's.t'::regclass, null::s.t", "select '\"n\".\"u\"'::regclass, null::n.u"),
+        ("create function f(x s.t.a%type) returns setof s.t language sql as 'select 1'",
+         "create function f(x n.u.a%type) returns setof n.u language sql as 'select 1'"),
+    ],
+)  # fmt: skip
+def test_columns_follow_their_tables(script: str, want: str) -> None:
+    got = rename_tables(script, QUERY_RENAMES)
+    assert same(got, want), got
+
+
+def test_a_column_that_would_mean_another_table_is_refused() -> None:
+    script = "select 1 from s.t where exists (select 1 from o.x as t where s.t.i = t.i)"
+    with pytest.raises(UsageError, match=r'"s.t" cannot be renamed .* give one of them an alias'):
+        rename_tables(script, QUERY_RENAMES)
 
 
 @pytest.mark.parametrize(

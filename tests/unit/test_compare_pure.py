@@ -8,6 +8,8 @@ import pytest
 
 from vedur.cli.proof import _given
 from vedur.errors import ConnectError, UsageError
+from vedur.ops.change_filter import ChangeFilter
+from vedur.ops.compare import CompareOptions
 from vedur.pipeline.compare.engine import bucket_mask
 from vedur.pipeline.compare.jobs import job
 from vedur.pipeline.compare.model import Buckets, Side, Sums
@@ -76,3 +78,12 @@ def test_numbers_of_options_are_not_negative() -> None:
     assert _given(0, 100) == 0
     with pytest.raises(UsageError, match="from 0 up"):
         _given(-1, 100)
+
+
+def test_options_that_cannot_be_meant() -> None:
+    CompareOptions(count_only=True).check()
+    with pytest.raises(UsageError, match="without --rows"):
+        CompareOptions(count_only=True, rows=True).check()
+    ChangeFilter(table="t", all_rows=True, max_wait=0).check()
+    with pytest.raises(UsageError, match="--max-wait is a number from 0 up, got -1"):
+        ChangeFilter(table="t", all_rows=True, max_wait=-1).check()

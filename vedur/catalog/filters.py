@@ -8,7 +8,7 @@ an empty temporary table, which PostgreSQL allows for just such conditions.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from vedur.catalog.structure import Structure
 from vedur.change.columns import Columns, source_names
@@ -89,11 +89,41 @@ def require_condition(
             f'condition "{text}" of table "{local.table}" names {_listed(unknown)}: it can look '
             f"at the columns that come here, {_listed(usable)}"
         )
+    _require_told(text, condition, local, provider, remote, source_names(columns) or {})
     there = condition.written(source_names(columns), "t")
     _try(db, local.table, condition.written(alias="t"), text)
     _try(provider, remote.table, there, text)
     _require_stable(db, local.table, condition, force)
     return condition
+
+
+def _require_told(
+    text: str,
+    condition: Condition,
+    local: Structure,
+    provider: Database,
+    remote: Structure,
+    names: Mapping[str, str],
+) -> None:
+    """Changes tell what the condition looks at: a generated column is computed when the row is
+    written here, and capture can be told to leave a column out."""
+    head = f'condition "{text}" of table "{local.table}" looks at'
+    for name in condition.columns:
+        column = local.column(name)
+        if column is not None and column.generated:
+            expression = f": {column.default}" if column.default else ""
+            raise UsageError(
+                f'{head} "{name}", a generated column, which changes do not bring: '
+                f"write out its expression{expression}"
+            )
+    rows = provider.query(query("catalog", "ignored_columns"), [remote.table.quoted])
+    ignored = {row.name for row in rows}
+    for name in condition.columns:
+        if (there := names.get(name, name)) in ignored:
+            raise UsageError(
+                f'{head} "{name}", but capture on the provider leaves "{there}" out '
+                f"(trigger argument ignore=): no change would tell whether a row belongs here"
+            )
 
 
 def _try(db: Database, table: QualifiedName, condition: str, text: str) -> None:

@@ -33,6 +33,7 @@ class Shape:
     nested: tuple[str, ...]  # type_kind by value index
     key: tuple[int, ...] | None  # where the key columns are, None if one is missing
     unknown: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()  # columns of the condition that are not staged
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -130,6 +131,7 @@ def make_shape(spec: TableSpec, names: tuple[str, ...], keys: tuple[str, ...]) -
         nested=tuple(known[n].type_kind if n in known else "" for n in local),
         key=tuple(index[k] for k in keys) if all(k in index for k in keys) else None,
         unknown=tuple(n for n in index if n not in known),
+        unseen=spec.unseen({local[i] or "" for i in keep}),
     )
 
 
@@ -269,6 +271,9 @@ class Collapser:
                 self._fault(ev_id, ev_txid, buffer, problem)
                 return
             self.missing_columns.setdefault(buffer.spec.name, set()).update(shape.unknown)
+        if shape.unseen and op != "D":
+            self._fault(ev_id, ev_txid, buffer, buffer.spec.cannot_tell(shape.unseen[0]))
+            return
         key = values[shape.key[0]] if len(shape.key) == 1 else tuple([values[i] for i in shape.key])
         buffer.last = ev_id
         self.met = shape

@@ -127,6 +127,14 @@ def _tokens(text: str) -> dict[int, int]:
     return found
 
 
+def columns_of(text: str | None) -> tuple[str, ...]:
+    """The columns that a stored condition looks at; none where our parser does not know it."""
+    try:
+        return parse_condition(text).columns if text else ()
+    except UsageError:
+        return ()
+
+
 def written(
     text: str | None, names: Mapping[str, str] | None = None, alias: str | None = None
 ) -> str | None:

@@ -60,7 +60,9 @@ def make_pattern(buffer: TableBuffer, shape: Shape, extra1: str, data: str) -> P
     """The pattern of rows like this one; None where the quick way is not for them."""
     spec = buffer.spec
     places = stage_places(spec, shape)
-    if places is None or shape.key is None or shape.unknown or any(shape.nested):
+    if places is None or shape.key is None or shape.unknown or shape.unseen:
+        return None
+    if any(shape.nested):
         return None
     if not all(_PLAIN_NAME.fullmatch(n) for n in shape.names) or "\\" in extra1:
         return None

@@ -6,19 +6,32 @@ never in its text: a string, a comment or a column of the same name stays what i
 that mention no renamed table keep their text to the letter.
 
 What is followed: every reference to a relation (FROM, ALTER, CREATE INDEX/TRIGGER/VIEW ... ON,
-REFERENCES, INSERT, TRUNCATE, DROP, COMMENT, GRANT, OWNED BY), columns written as
-schema.table.column, and a name given as a literal to a function that takes a relation, such as
-nextval('s.seq'). Not followed: the body of a function, which is text until it runs.
+REFERENCES, INSERT, TRUNCATE, DROP, COMMENT, GRANT, OWNED BY), columns written as table.column or
+schema.table.column, a table's row type and %TYPE, and a name given as a literal to regclass or to
+a function that takes a relation, such as nextval('s.seq'). In queries a table keeps its old name
+as an alias, so whatever is said of it there holds (see `scope.py`). Names without a schema count
+as names in public. Not followed: the body of a function, which is text until it runs, and names
+of objects that have no name in the set, such as indexes and types.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import postgast
 
-from vedur.change.parsetree import messages
+from vedur.change.parsetree import children
+from vedur.change.scope import (
+    Level,
+    Renames,
+    defined,
+    enter,
+    map_column,
+    rename_in_query,
+    rename_relation,
+)
 from vedur.errors import UsageError
 from vedur.names import QualifiedName, parse_name
 
@@ -35,7 +48,25 @@ _REGCLASS_FUNCTIONS = frozenset(
     {"nextval", "currval", "setval", "pg_get_serial_sequence", "to_regclass"}
 )
 
-Renames = Mapping[QualifiedName, QualifiedName]
+#: Where a query says what it reads, and what it writes.
+_SOURCES = {
+    "SelectStmt": "from_clause",
+    "InsertStmt": "",
+    "UpdateStmt": "from_clause",
+    "DeleteStmt": "using_clause",
+    "MergeStmt": "source_relation",
+}
+#: What stands between FROM and its tables.
+_IN_FROM = frozenset(("Node", "JoinExpr", "RangeTableSample"))
+#: The one table that the expressions of these statements are about.
+_DEFINED = {
+    "AlterTableStmt": "relation",
+    "CreateStmt": "relation",
+    "IndexStmt": "relation",
+    "CopyStmt": "relation",
+    "CreatePolicyStmt": "table",
+    "AlterPolicyStmt": "table",
+}
 
 
 def rename_tables(script: str, renames: Mapping[str, str]) -> str:
@@ -63,21 +94,71 @@ def rename_tables(script: str, renames: Mapping[str, str]) -> str:
 
 
 def _rename_in(root: Any, renames: Renames) -> bool:
-    changed = False
-    for node in messages(root):
+    walk = _Walk(renames)
+    walk.node(root, None, frozenset())
+    return walk.changed
+
+
+@dataclass
+class _Walk:
+    """One way down a statement: `level` has the tables around a place, `ctes` the names of WITH."""
+
+    renames: Renames
+    changed: bool = False
+
+    def node(
+        self, node: Any, level: Level | None, ctes: frozenset[str], in_from: bool = False
+    ) -> None:
+        """Rename in this message and all that it holds."""
         kind = type(node).__name__
-        handler = _HANDLERS.get(kind)
-        if handler and handler(node, renames):
-            changed = True
-    return changed
+        if kind in _SOURCES:
+            self._query(node, kind, level, ctes)
+            return
+        if kind == "LockingClause":  # FOR UPDATE OF: by the names of this query
+            return
+        if kind == "RangeVar":
+            # those in FROM have been seen to
+            self._note(not in_from and rename_relation(node, self.renames) is not None)
+        elif kind == "ColumnRef":
+            self._note(map_column(node, level, self.renames))
+        elif handler := _HANDLERS.get(kind):
+            self._note(handler(node, self.renames))
+        if kind in _DEFINED and node.HasField(_DEFINED[kind]):
+            level = defined(getattr(node, _DEFINED[kind]), level, self.renames)
+        for _, child in children(node):
+            self.node(child, level, ctes, in_from and kind in _IN_FROM)
+
+    def _note(self, changed: bool) -> None:
+        self.changed = self.changed or changed
+
+    def _query(self, node: Any, kind: str, outer: Level | None, ctes: frozenset[str]) -> None:
+        if node.HasField("with_clause"):
+            ctes = self._with(node.with_clause, outer, ctes)
+        level, field = Level(outer), _SOURCES[kind]
+        target = [node.relation] if kind != "SelectStmt" else []
+        tables = enter(level, target, list(_items(node, field)), ctes)
+        self._note(rename_in_query(level, tables, self.renames))
+        for name, child in children(node):
+            if name == "with_clause" or (target and name == "relation"):
+                continue
+            # what is inserted, and the sides of a UNION, do not see the tables of this level
+            inside = outer if name in ("select_stmt", "larg", "rarg") else level
+            self.node(child, inside, ctes, in_from=name == field)
+
+    def _with(self, clause: Any, outer: Level | None, ctes: frozenset[str]) -> frozenset[str]:
+        """Walk the queries of WITH; the names that hold after it. Without RECURSIVE each query
+        knows the earlier ones only."""
+        if clause.recursive:
+            ctes |= {cte.common_table_expr.ctename for cte in clause.ctes}
+        for cte in clause.ctes:
+            self.node(cte, outer, ctes)
+            ctes |= {cte.common_table_expr.ctename}
+        return ctes
 
 
-def _range_var(node: Any, renames: Renames) -> bool:
-    new = renames.get(QualifiedName(node.schemaname or "public", node.relname))
-    if new is None:
-        return False
-    node.schemaname, node.relname = new.schema, new.name
-    return True
+def _items(node: Any, field: str) -> Iterator[Any]:
+    """The nodes of a field, whether it is a list or a single one."""
+    return (child for name, child in children(node) if name == field)
 
 
 def _strings(items: Any) -> list[Any] | None:
@@ -134,37 +215,39 @@ def _comment(node: Any, renames: Renames) -> bool:
     return _object(_kind(node, "objtype"), node.object, renames)
 
 
-def _column_ref(node: Any, renames: Renames) -> bool:
-    # schema.table.column only: with fewer parts it may be an alias, and RangeVar decides
-    last_is_star = bool(node.fields) and node.fields[-1].HasField("a_star")
-    head = node.fields[:-1] if last_is_star else node.fields
-    strings = _strings(head)
-    if strings is None or len(strings) != (2 if last_is_star else 3):
-        return False
-    new = renames.get(QualifiedName(strings[0].sval, strings[1].sval))
-    if new is None:
-        return False
-    strings[0].sval, strings[1].sval = new.schema, new.name
-    return True
-
-
 def _func_call(node: Any, renames: Renames) -> bool:
     names = _strings(node.funcname)
     if not names or names[-1].sval not in _REGCLASS_FUNCTIONS or not node.args:
         return False
     first = node.args[0]
-    if first.HasField("type_cast"):
-        first = first.type_cast.arg
-    if not first.HasField("a_const") or not first.a_const.HasField("sval"):
+    return _literal(first.type_cast.arg if first.HasField("type_cast") else first, renames)
+
+
+def _type_cast(node: Any, renames: Renames) -> bool:
+    names = _strings(node.type_name.names)
+    if not names or names[-1].sval != "regclass":
         return False
-    text = first.a_const.sval.sval
-    if '"' in text or not text or text.count(".") > 1:
+    return _literal(node.arg, renames)
+
+
+def _literal(node: Any, renames: Renames) -> bool:
+    """Rename what a string names, if it is one and a plain name."""
+    if not node.HasField("a_const") or not node.a_const.HasField("sval"):
+        return False
+    text = node.a_const.sval.sval
+    if '"' in text or not text or text.count(".") > 1 or not all(text.split(".")):
         return False
     new = renames.get(parse_name(text))
     if new is None:
         return False
-    first.a_const.sval.sval = new.quoted
+    node.a_const.sval.sval = new.quoted
     return True
+
+
+def _type_name(node: Any, renames: Renames) -> bool:
+    # the row type of a table; without a schema it is more likely one of PostgreSQL's own
+    extra = 1 if node.pct_type else 0
+    return len(node.names) == 2 + extra and _name_list(node.names, renames, extra=extra)
 
 
 def _def_elem(node: Any, renames: Renames) -> bool:
@@ -175,10 +258,10 @@ def _def_elem(node: Any, renames: Renames) -> bool:
 
 
 _HANDLERS = {
-    "RangeVar": _range_var,
     "DropStmt": _drop,
     "CommentStmt": _comment,
-    "ColumnRef": _column_ref,
     "FuncCall": _func_call,
+    "TypeCast": _type_cast,
+    "TypeName": _type_name,
     "DefElem": _def_elem,
 }

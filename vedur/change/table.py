@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from vedur.change.columns import Columns
@@ -70,9 +71,9 @@ class TableSpec:
 
     `unique_keys` are the column sets of valid, total unique indexes; `snapshot` is set while
     events that the first copy already contains may still come; rows that do not fulfil
-    `condition` do not belong here. `chosen` is the column list (name in events -> name here),
-    None where all columns come under their own names. `strict`: a column that the target lacks
-    is an error, not a warning.
+    `condition` do not belong here, and `looks_at` are the columns it needs to tell. `chosen` is
+    the column list (name in events -> name here), None where all columns come under their own
+    names. `strict`: a column that the target lacks is an error, not a warning.
     """
 
     name: str
@@ -84,6 +85,7 @@ class TableSpec:
     partitioned: bool = False
     snapshot: Snapshot | None = None
     condition: str | None = None
+    looks_at: tuple[str, ...] = ()
     chosen: dict[str, str] | None = None
     strict: bool = True
     shape: int | None = None  # a fingerprint of the target's columns, as the catalog has them
@@ -102,6 +104,16 @@ class TableSpec:
         One that does not come here keeps its name: that is no column here, and an error later.
         """
         return names if self.chosen is None else tuple(self.chosen.get(n, n) for n in names)
+
+    def unseen(self, columns: Collection[str]) -> tuple[str, ...]:
+        """What the condition needs and a row with these columns does not tell."""
+        return tuple(name for name in self.looks_at if name not in columns)
+
+    def cannot_tell(self, column: str) -> str:
+        """What is wrong with an event that lacks a column of the condition: as null it would
+        take rows out of the part in silence."""
+        condition = " ".join((self.condition or "").split())
+        return f'the event lacks column "{column}" of the condition: {condition}'
 
     @property
     def stage_columns(self) -> tuple[Column, ...]:

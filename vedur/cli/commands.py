@@ -41,7 +41,7 @@ _ADD_TABLE: tuple[Option, ...] = (
     option(
         "--copy-condition",
         help="replicate only rows for which this SQL condition holds; it holds for the first "
-        "copy, for changes and for compare",
+        "copy, for changes and for compare; not on the root, which has all rows",
         metavar="CONDITION",
     ),
     option("--where", help="the same as --copy-condition", metavar="CONDITION"),
@@ -484,9 +484,11 @@ COMMANDS: tuple[Command, ...] = (
         "means nodes that have these tables, and @a@ in the text is the node's name of it. Other "
         "keys: Local-Sequence, Local-Destination, Need-Table, Need-Sequence, Need-Function, "
         "Need-Schema, Need-View. Where a node has a table under another name, the names in the "
-        "statements are replaced by the node's.\n\n"
-        "With --dry-run nothing runs: every node is asked, and what it would run is printed. The "
-        "exit code is the number of nodes that could not run it, or could not be asked.",
+        "statements are replaced by the node's. Names of indexes and types, and names inside "
+        "functions, are not; a name without a schema counts as one in public.\n\n"
+        "With --dry-run nothing runs: every node is asked, and what it would run is printed, with "
+        "a warning for each schema or relation that the node lacks. The exit code is the number "
+        "of nodes that could not run it, or could not be asked.",
         options=(
             option("--dry-run", help="show what each node would run"),
             option("--json", help="with --dry-run: print JSON instead of a script"),
@@ -509,7 +511,7 @@ COMMANDS: tuple[Command, ...] = (
         "where the comparison itself fails it is that of the error, and --json prints nothing.",
         options=(
             option("--force", help="begin although the node is far behind"),
-            option("--count-only", help="count rows, do not hash them"),
+            option("--count-only", help="count rows, do not hash them; not with --rows"),
             option("--rows", help="name the rows that differ"),
             option(
                 "--limit",

@@ -46,6 +46,8 @@ def execute(call: Call, settings: LondisteSettings) -> int:
     else:
         for plan in plans:
             print(f"-- {plan.script} on {plan.node} ({plan.node_type})")
+            for warning in plan.warnings:
+                print(f"-- WARNING: {warning}")
             print(f"-- {plan.note}" if plan.note else ";\n".join(plan.statements) + ";")
             print()
     return min(_MAX_EXIT, sum(plan.trouble for plan in plans))

@@ -132,6 +132,9 @@ def add_table(session: Session, wish: AddTable) -> None:
     info = session.require_node()
     if info.is_root and wish.column_list is not None:
         raise UsageError("--columns is for nodes that copy a table: the root has all columns")
+    if info.is_root and wish.copy_condition:
+        # stored, it would begin to take rows away when the root becomes a branch
+        raise UsageError("a condition is for nodes that copy a table: the root has all rows")
     session.members()
     command(session.db, "pgq_node.get_node_info", session.queue)
     provider = session.provider(info)

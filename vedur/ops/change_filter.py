@@ -60,6 +60,8 @@ class ChangeFilter:
             raise UsageError("change-filter needs --where CONDITION or --all-rows")
         if self.where is not None and not self.where.strip():
             raise UsageError("the condition is empty: use --all-rows to have all rows")
+        if self.max_wait < 0:
+            raise UsageError(f"--max-wait is a number from 0 up, got {self.max_wait:g}")
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,11 @@ class CompareOptions:
     limit: int = 100
     max_wait: float = 60.0
 
+    def check(self) -> None:
+        """Combinations that cannot be meant."""
+        if self.count_only and self.rows:
+            raise UsageError("--count-only names no rows: give it without --rows and --limit")
+
 
 @dataclass(frozen=True)
 class TableResult:
@@ -91,6 +96,7 @@ def compare(
     session: Session, options: CompareOptions, spark: SparkSession | None = None
 ) -> CompareResult:
     """Compare local tables with the provider's, all of them or those named."""
+    options.check()
     info, tables = chosen_tables(session, options.tables)
     if not tables:
         return CompareResult()

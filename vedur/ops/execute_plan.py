@@ -7,9 +7,10 @@ have run before. A node that cannot be asked is named, never left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vedur.catalog.execute import applied_script
+from vedur.catalog.lacking import lacking
 from vedur.catalog.script import Script
 from vedur.catalog.script_attrs import ScriptAttrs
 from vedur.catalog.script_here import script_here
@@ -24,7 +25,8 @@ from vedur.ops.session import Session
 @dataclass(frozen=True)
 class NodePlan:
     """One script on one node: its statements, or a note why there are none. `trouble` says that
-    the script would stop the node, or that nobody knows."""
+    the script would stop the node, or that nobody knows; `warnings` name what the statements
+    mention and the node lacks, as far as that can be seen from outside."""
 
     script: str
     node: str
@@ -32,6 +34,7 @@ class NodePlan:
     statements: tuple[str, ...] = ()
     note: str = ""
     trouble: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 def plan_execute(session: Session, files: Sequence[str]) -> list[NodePlan]:
@@ -56,7 +59,12 @@ def _plan_member(
         info = root if local else get_node_info(db, session.queue) if has_schema(db) else None
         if info is None:
             raise DatabaseError(f'no node for queue "{session.queue}" there')
-        return [_plan_script(session, db, info, *item) for item in scripts]
+        plans: list[NodePlan] = []
+        for item in scripts:
+            earlier = [statement for plan in plans for statement in plan.statements]
+            plan = _plan_script(session, db, info, *item)
+            plans.append(replace(plan, warnings=tuple(lacking(db, plan.statements, earlier))))
+        return plans
     except DatabaseError as error:
         note = mask(error.message)
         return [NodePlan(script, name, "unknown", note=note, trouble=True) for script, _ in scripts]

@@ -120,6 +120,11 @@ class RowWise:
         if said.op == "U" and not values:
             return []
         if spec.condition and said.op != "D":
+            # an update as SQL tells what changed, and the row that is here has the rest
+            whole = said.op == "I" or said.format != "sql"
+            if whole and (unseen := spec.unseen({*values, *where})):
+                problem = spec.cannot_tell(unseen[0])
+                raise StateError(event.named(f'table "{spec.name}": {problem}'))
             return self._in_part(spec, said, values, where)
         text = self._text(spec, said.op, tuple(values), tuple(where))
         statement = (said.op, text, [*values.values(), *where.values()])

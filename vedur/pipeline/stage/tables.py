@@ -11,7 +11,7 @@ import logging
 import zlib
 from collections.abc import Iterable
 
-from vedur.change.condition import written
+from vedur.change.condition import columns_of, written
 from vedur.change.table import Column, Replica, Snapshot, TableSpec
 from vedur.db import Database
 from vedur.errors import DatabaseError, StateError
@@ -89,6 +89,7 @@ def load_specs(
             partitioned=row.partitioned,
             snapshot=Snapshot.parse(snapshot) if snapshot else None,
             condition=written(tables[row.name].condition),
+            looks_at=columns_of(tables[row.name].condition),
             chosen=dict(chosen) if chosen is not None else None,
             strict=strict,
             shape=shapes[row.name],

@@ -215,6 +215,27 @@ where ({condition}
     )
 limit 0
 
+-- name: lacking
+-- Which of these relations, or schemas where there is no name, are not here?
+select w.schema, w.name, pg_catalog.to_regnamespace(w.quoted_schema) is null as no_schema
+from unnest(%s::text[], %s::text[], %s::text[], %s::text[])
+    with ordinality as w (quoted_schema, quoted_name, schema, name, nr)
+where pg_catalog.to_regnamespace(w.quoted_schema) is null
+    or w.quoted_name is not null
+    and pg_catalog.to_regclass(w.quoted_schema || '.' || w.quoted_name) is null
+order by w.nr
+
+-- name: ignored_columns
+-- Columns that capture of a table leaves out: the ignore= of its triggers' arguments.
+select btrim(c) as name
+from pg_catalog.pg_trigger g
+join pg_catalog.pg_proc p on p.oid = g.tgfoid
+join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+cross join lateral unnest(string_to_array(encode(g.tgargs, 'escape'), '\000')) as a (arg)
+cross join lateral unnest(string_to_array(substr(a.arg, length('ignore=') + 1), ',')) as c
+where g.tgrelid = pg_catalog.to_regclass(%s) and not g.tgisinternal
+    and n.nspname in ('pgq', 'vedur', 'vedur_work') and starts_with(a.arg, 'ignore=')
+
 -- name: volatile_functions
 -- Which of the names can only mean a volatile function?
 select p.proname::text as name
