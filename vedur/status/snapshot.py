@@ -36,7 +36,10 @@ Connect = Callable[[str, str], Database]
 
 @dataclass(frozen=True)
 class ConsumerError:
-    """What stops a consumer; where one event does, which one, of which row, and in which ticks."""
+    """What stops a consumer; where one event does, which one, of which row, and in which ticks.
+
+    What is not known is left out of JSON.
+    """
 
     consumer: str
     error: str
