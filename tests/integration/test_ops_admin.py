@@ -46,6 +46,7 @@ from vedur.ops.resync import resync
 from vedur.ops.sequences import add_seq, remove_seq
 from vedur.ops.session import Session
 from vedur.ops.wait_sync import wait_provider, wait_root, wait_sync
+from vedur.status.snapshot import ConsumerError
 
 QUEUE = "replika"
 
@@ -397,7 +398,7 @@ def test_status_members_and_node_info(lab: Lab) -> None:
     assert {node.name: node.type for node in found.nodes} == {"src": "root", "dst": "leaf"}
     leaf = next(node for node in found.nodes if node.name == "dst")
     assert (leaf.tables_ok, leaf.tables_half, leaf.tables_ignored) == (0, 1, 0)
-    assert leaf.errors == (("dst", "first line"),)
+    assert leaf.errors == (ConsumerError("dst", "first line"),)
     assert leaf.lag is not None and leaf.lag < 60
     assert leaf.provider == "src"
     _, members = show.members(lab.root)

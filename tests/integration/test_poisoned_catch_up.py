@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -22,7 +23,9 @@ from tests.integration.test_poisoned_events import (
 from tests.oracle.leaf import Leaf
 from tests.oracle.pair import QUEUE, call
 from tests.oracle.quick import quick_leaf
+from vedur.catalog import get_table_list
 from vedur.change.aside import Policy
+from vedur.clock import SYSTEM
 from vedur.errors import StateError
 from vedur.node import state as node_state
 from vedur.ops import errors as ops_errors
@@ -33,7 +36,8 @@ from vedur.pipeline.replay import SparkReplay
 from vedur.status.snapshot import read_node
 from vedur.status.tree import info_lines
 from vedur.worker.copying import Copying
-from vedur.worker.copying_context import CopySetup
+from vedur.worker.copying_context import CopySetup, TableJob
+from vedur.worker.copying_table import GroupCopy, Snapshot
 
 __all__ = ["quick_leaf"]
 
@@ -193,3 +197,25 @@ def test_the_worker_leaves_what_a_copy_puts_aside(quick_leaf: Callable[..., Leaf
         leaf.catch_up()
         assert len(aside(leaf)) == left, state
     assert ended(leaf) == [("obsolete", 1)]
+
+
+def test_a_new_copy_ends_what_waited_as_it_empties_the_table(
+    quick_leaf: Callable[..., Leaf],
+) -> None:
+    """The worker may be stopped meanwhile, and must not do it later: then others may wait."""
+    leaf = quick_leaf(on_error="quarantine-row")
+    two_tables(leaf)
+    leaf.leaf.execute(CHECK.plant)
+    fill(leaf, CHECK.bad)
+    leaf.catch_up()
+    call(leaf.leaf, "londiste.local_set_table_state", QUEUE, "public.t", None, "in-copy")
+    table = next(t for t in get_table_list(leaf.leaf, QUEUE) if t.table_name == "public.t")
+    setup = CopySetup(QUEUE, "leaf", leaf.settings.db)
+    loader: Any = SimpleNamespace(store=lambda _target, _plan: None)
+    group = GroupCopy(setup, loader, leaf.root.connstr, SYSTEM)
+    job = TableJob(table, leaf.root.connstr, CONSUMER)
+    with setup.connect() as target:
+        plan, taken = SimpleNamespace(task_name="none"), Snapshot(leaf.root, "", "1:1:")
+        group._strip(target, job, plan, taken)
+    assert leaf.leaf.value("select count(*) from t") == 0
+    assert (aside(leaf), ended(leaf)) == ([], [("obsolete", 1)])
