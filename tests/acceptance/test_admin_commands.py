@@ -201,3 +201,32 @@ def test_administrative_commands_are_quick_and_light(lab: Lab) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
+
+
+def test_no_administrative_command_loads_spark(lab: Lab) -> None:
+    """One after the other in one process, so the last look is about all of them."""
+    script = lab.base / "nothing.sql"
+    script.write_text("select 1;\n")
+    commands = [
+        ["add-table", "nosuch.table"],
+        ["members"],
+        ["execute", str(script)],
+        ["tables"],
+        ["seqs"],
+        ["missing"],
+    ]
+    code = (
+        "import sys\n"
+        "from vedur.cli.main import main\n"
+        f"for words in {commands!r}:\n"
+        f"    print(words[0], main('londiste3', [{str(lab.inis[ROOT])!r}, *words]))\n"
+        "heavy = [m for m in ('pyspark', 'pandas', 'pyarrow') if m in sys.modules]\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = dict(line.split(" ") for line in done.stdout.splitlines() if line.count(" ") == 1)
+    assert {name: results.get(name) for name in ("members", "execute", "tables", "seqs")} == (
+        dict.fromkeys(("members", "execute", "tables", "seqs"), "0")
+    )
+    assert results["add-table"] != "0"

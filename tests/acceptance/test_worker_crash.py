@@ -258,3 +258,23 @@ def test_its_java_is_killed_in_a_first_copy(site: Site) -> None:
         index = "select count(*) from pg_index where indrelid = 'digoal_01.big'::regclass"
         assert leaf.value(index) == 1
     site.wait(lambda: site.staging() <= site.own_staging(), "the copy's staging tables to go")
+
+
+def test_a_stopped_worker_takes_its_java_along_and_one_without_java_says_so(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab, java, worker = site.lab, site.java, site.worker
+    assert java is not None
+    title = Path(f"/proc/{worker}/cmdline").read_bytes().rstrip(b"\0").decode()
+    assert title == f"vedur: worker {LEAF} ({QUEUE})"
+    lab.stop_daemon(LEAF)
+    site.wait(lambda: not Path(f"/proc/{java}").exists(), "its Java to end")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    words = ("-d", str(lab.inis[LEAF]), "worker")
+    done = lab.run("londiste3", *words, check=False, timeout=300.0)
+    assert done.returncode != 0
+    assert "java" in done.stderr.lower() and "Traceback" not in done.stderr
+    assert not (lab.base / "pid" / f"{LEAF}.pid").exists()
+    monkeypatch.undo()
+    lab.start_worker(LEAF)
+    site.under_load(lambda: None)

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.integration.copy_lab import Lab
+from tests.integration.copy_lab import DEADLINE, Lab
 from vedur import db as vdb
+from vedur.worker.copying_steps import Step
 
 pytestmark = [pytest.mark.spark]
 
@@ -389,3 +391,37 @@ def test_more_spark_slots_than_connections(lab: Lab) -> None:
     assert most
     assert max(most) <= 1
     assert lab.leaf.value("select slices from vedur.copy_progress") > 5
+
+
+def test_more_copies_at_a_time_take_effect_among_tables_of_a_group(lab: Lab) -> None:
+    """`parallel_copies` is raised, by -r, while the first of three tables is being loaded."""
+    names = ("public.a", "public.b", "public.c")
+    for db in (lab.root, lab.leaf):
+        db.execute("".join(f"create table {n} (id int primary key);" for n in names))
+    for name in names:
+        lab.root.execute(f"insert into {name} select generate_series(1, 100)")
+    loading: set[str] = set()
+    go_on = threading.Event()
+
+    def hook(table: str, step: Step) -> None:
+        if step is Step.LOAD:
+            loading.add(table)
+            go_on.wait(DEADLINE)
+
+    lab.add(*names)
+    lab.start(hook)
+    try:
+        lab.wait_until(lambda: len(loading) == 1)
+        copying = lab.copying
+        assert copying is not None
+        setup = replace(copying.setup, parallel_copies=2)
+        copying.reconfigure(setup, copying.loader, copying.make_applier)
+        lab.wait_until(lambda: len(loading) == 2, 60)
+        assert sorted(lab.states().values(), key=str) == [None, "in-copy", "in-copy"]
+        copying.reconfigure(replace(setup, parallel_copies=1), copying.loader, copying.make_applier)
+    finally:
+        go_on.set()
+    lab.wait_ok()
+    assert copying._loading == 0
+    for name in names:
+        lab.same(name)

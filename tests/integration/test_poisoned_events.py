@@ -222,6 +222,15 @@ def test_status_and_errors_name_table_event_and_next_command(leaf: Leaf) -> None
         line.startswith(f"ERR: {WORKER}: [ev_id={event},") and 'table "public.t"' in line
         for line in lines
     )
+    tick = leaf.leaf.value("select tick_id from vedur.replay_error")
+    (line,) = [line for line in lines if line.startswith("ERR:")]
+    assert line.endswith(f"(SQLSTATE 23514, key {key(13)}, tick {tick})") and "\n" not in line
+    (error,) = read_node(leaf.leaf, QUEUE, "leaf").as_dict()["errors"]
+    assert (error["table"], error["key"], error["tick"]) == ("public.t", key(13), tick)
+    assert (error["sqlstate"], error["ev_id"], error["consumer"]) == ("23514", event, WORKER)
+    call(leaf.leaf, "pgq_node.set_consumer_error", QUEUE, WORKER, "no route")
+    lines = info_lines(read_node(leaf.leaf, QUEUE, "leaf"))
+    assert f"ERR: {WORKER}: no route" in lines  # another error: as Londiste shows it
     with session(leaf) as open_session:
         (trouble,) = ops_errors.errors(open_session)
     said = trouble.as_json()
@@ -932,3 +941,83 @@ def test_a_table_that_is_altered_during_a_replay_is_staged_again(
     assert replay(leaf) == [ops.Replayed("public.t", 1, 0)]
     assert len(calls) == 2
     leaf.same("t")
+
+
+def waiting_row(leaf: Leaf) -> None:
+    """Row 13 of t waits, and could be applied."""
+    refusal = REFUSALS["check"]
+    with session(leaf) as open_session:
+        change_table(open_session, ["t"], "quarantine-row")
+    leaf.leaf.execute(refusal.plant)
+    fill(leaf, refusal.bad)
+    leaf.catch_up()
+    leaf.leaf.execute(refusal.mend)
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        # change-filter, columns, resync: each commits while the replay has staged
+        ("londiste.local_set_table_attrs", "copy_condition=id+%3c+10"),
+        ("londiste.local_set_table_attrs", "columns=id%2cv"),
+        ("londiste.local_set_table_state", None, None),
+    ],
+)
+def test_a_replay_looks_at_the_table_again_under_the_lock(
+    leaf: Leaf, monkeypatch: pytest.MonkeyPatch, meanwhile: tuple[Any, ...]
+) -> None:
+    waiting_row(leaf)
+    before = leaf.leaf.query("select * from t order by id")
+    real, calls = ops.lock_position, []
+
+    def lock(*args: Any) -> None:
+        if not calls:
+            call(leaf.leaf, meanwhile[0], QUEUE, "public.t", *meanwhile[1:])
+        calls.append(1)
+        real(*args)
+
+    monkeypatch.setattr(ops, "lock_position", lock)
+    with pytest.raises(StateError, match="was changed by another command meanwhile"):
+        replay(leaf)
+    assert calls == [1]
+    assert leaf.leaf.query("select * from t order by id") == before
+    assert [row[2] for row in aside(leaf)] == ["error"]
+
+
+def test_a_replay_goes_on_when_the_worker_ends_the_mark_of_a_copy(
+    leaf: Leaf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting_row(leaf)
+    text = "select * from londiste.local_set_table_state('q', 'public.t', %s, 'ok')"
+    leaf.leaf.query(text, ["1:2:"])
+    real, calls = ops.lock_position, []
+
+    def lock(*args: Any) -> None:
+        if not calls:
+            leaf.leaf.query(text, [None])
+        calls.append(1)
+        real(*args)
+
+    monkeypatch.setattr(ops, "lock_position", lock)
+    assert replay(leaf) == [ops.Replayed("public.t", 1, 0)]
+    leaf.same("t")
+
+
+def test_an_update_that_finds_no_row_is_named_with_its_table(
+    leaf: Leaf, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever applies it: the worker event by event, and a replay."""
+    waiting_row(leaf)
+    said = "public.t: 1 update(s) found no row on this node"
+    leaf.root.execute("update t set n = 7 where id = 13")
+    with leaf.leaf.transaction():
+        leaf.leaf.execute("set local session_replication_role = replica")
+        leaf.leaf.execute("delete from t where id = 5")
+    leaf.root.execute("update t set n = 6 where id = 5")
+    leaf.catch_up()  # the table has events in quarantine, so its others go one by one
+    assert caplog.messages.count(said) == 1
+    caplog.clear()
+    first = leaf.leaf.value("select min(id) from vedur.quarantine")
+    leaf.leaf.execute("delete from vedur.quarantine where id = %s", [first])
+    assert replay(leaf) == [ops.Replayed("public.t", 1, 0)]
+    assert caplog.messages.count(said) == 1

@@ -9,7 +9,9 @@ import pytest
 
 from tests.integration.compare_lab import Lab, make_lab  # noqa: F401
 from tests.integration.test_compare import USERS, WRITERS, nodes, ready
-from tests.oracle.pair import QUEUE
+from tests.oracle.pair import QUEUE, call
+from vedur import failpoint
+from vedur.errors import StateError
 from vedur.ops.compare import CompareOptions, compare
 from vedur.ops.moment import meet
 from vedur.ops.repair import RepairOptions, TableRepair, repair
@@ -175,3 +177,58 @@ def test_a_repair_waits_for_nobody_and_the_worker_waits_for_it(
         assert lab.leaf.value("select count(*) from users where note = 'later'") == 0
     lab.settle()
     assert lab.leaf.value("select count(*) from users where note = 'later'") == 50
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "state", "why"),
+    [(None, None, "was changed by another command"), ("1:9000000:", "ok", "ahead of the worker")],
+)
+def test_a_table_that_is_copied_anew_between_the_moments_is_left_alone(
+    make_lab: MakeLab,  # noqa: F811
+    snapshot: str | None,
+    state: str | None,
+    why: str,
+) -> None:
+    """resync comes while rows are fetched: the copy may be past their tick, or just be emptied."""
+    lab = ready(make_lab, 50)
+    lab.plant("update users set note = 'wrong' where id = 7")
+
+    def resync(point: str) -> None:
+        if point == "repair.fetched":
+            call(lab.leaf, "londiste.local_set_table_state", QUEUE, "public.users", snapshot, state)
+
+    failpoint.set_hook(resync)
+    try:
+        with pytest.raises(StateError, match=why):
+            run(lab, apply=True)
+    finally:
+        failpoint.set_hook(None)
+    assert lab.leaf.value("select note from users where id = 7") == "wrong"
+    assert logged(lab) == set()
+
+
+def test_events_that_wait_are_named_before_their_difference(
+    make_lab: MakeLab,  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lab = ready(make_lab, 50)
+    lab.attrs("public.users", "on_error=quarantine-row")
+    lab.leaf.execute("alter table users add constraint no_bad check (name <> 'bad')")
+    lab.root.execute("update users set name = 'bad' where id = 3")
+    waiting = "select count(*) from vedur.quarantine"
+    while not lab.leaf.value(waiting):
+        assert not lab.errors
+        lab.stop.wait(0.05)
+    with lab.session() as session:
+        (found,) = compare(session, CompareOptions(), lab.spark).tables
+    assert (found.match, found.as_json()["quarantined"]) == (False, 1)
+    said = "public.users: 1 event(s) wait in quarantine, so rows differ from the provider's"
+    command = "see quarantine list --table=public.users"
+    assert sum(said in m and command in m for m in caplog.messages) == 1
+    lab.leaf.execute("alter table users drop constraint no_bad")
+    for apply in (False, True):
+        caplog.clear()
+        done = run(lab, apply=apply)
+        assert (done.updates, done.as_json()["quarantined"]) == (1, 1)
+        assert sum(said in m and "replay --replace" in m for m in caplog.messages) == 1
+    assert lab.leaf.value("select name from users where id = 3") == "bad"

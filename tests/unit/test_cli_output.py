@@ -7,7 +7,7 @@ import re
 import pytest
 
 from vedur.cli.output import table_text
-from vedur.status.snapshot import NodeStatus, SetStatus
+from vedur.status.snapshot import ConsumerError, NodeStatus, SetStatus
 from vedur.status.tree import compact_lines, lag_text, tree_lines
 
 
@@ -71,7 +71,7 @@ def test_tree_is_the_walk_throughs() -> None:
                 tables_ignored=2,
                 lag=7842.0,
                 tick=2021,
-                errors=(("dst2_digoal_02", 'schema "digoal_01" does not exist'),),
+                errors=(ConsumerError("dst2_digoal_02", 'schema "digoal_01" does not exist'),),
             ),
             node("src_digoal_01", "root", None),
             node("dst1_digoal_01", "leaf", "src_digoal_01"),

@@ -45,6 +45,14 @@ class Held:
                 held.hold(row.table_name, RowKey(tuple(sorted(loads(row.row_key))), row.row_key))
         return held
 
+    def of(self, table: str) -> Held:
+        """The same, as far as it is about one table."""
+        return Held(
+            self.tables & {table},
+            {table: self.keys[table]} if table in self.keys else {},
+            {table: self.names[table]} if table in self.names else {},
+        )
+
     def __contains__(self, table: str) -> bool:
         return table in self.tables or table in self.keys
 

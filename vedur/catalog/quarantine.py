@@ -57,6 +57,14 @@ def clear_error(db: Database, queue: str, consumer: str) -> None:
     db.execute(query("quarantine", "clear_error"), [queue, consumer])
 
 
+def forget_trouble(db: Database, queue: str, consumer: str) -> None:
+    """The consumer has ended, or begins anew: what stopped it and what was asked of it is past."""
+    if available(db):
+        clear_error(db, queue, consumer)
+        for request in get_open_skips(db, queue, consumer):
+            end_skip(db, request, "the copy that it was asked of has ended")
+
+
 def get_errors(db: Database, queue: str) -> list[Row]:
     """What stops consumers of a queue here."""
     return db.query(query("quarantine", "errors"), [queue]) if available(db) else []
@@ -121,6 +129,13 @@ def end_staged(
 def get_counts(db: Database, queue: str) -> list[Row]:
     """How much there is, by table."""
     return db.query(query("quarantine", "count"), [queue])
+
+
+def count_waiting(db: Database, queue: str, table: str) -> int:
+    """Events of a table that wait; 0 where there is no quarantine, or the role may not look."""
+    if not db.value(query("quarantine", "readable")):
+        return 0
+    return int(db.value(query("quarantine", "waiting"), [queue, table]))
 
 
 def get_list(

@@ -139,6 +139,20 @@ def hold_table(db: Database, queue: str, seen: TableInfo) -> bool:
     )
 
 
+def hold_ready(db: Database, queue: str, seen: TableInfo) -> TableInfo | None:
+    """Keep a table that is in sync until the end of the transaction; as it is now, or None.
+
+    None where a copy has begun, or where other rows, columns or another name here are asked for
+    than when it was seen: what was fetched or staged for it then is of no use.
+    """
+    for now in get_table_list(db, queue):
+        if now.table_name == seen.table_name:
+            same = now.ready and now.dest_table == seen.dest_table
+            same = same and same_but_policy(now.table_attrs, seen.table_attrs)
+            return now if same and hold_table(db, queue, now) else None
+    return None
+
+
 def change_table_state(
     db: Database, queue: str, seen: TableInfo, snapshot: str | None, state: str | None
 ) -> TableInfo | None:

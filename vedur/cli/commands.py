@@ -75,7 +75,7 @@ _ADD_TABLE: tuple[Option, ...] = (
     _ON_ERROR,
     option(
         "--max-parallel-copy",
-        help="merged tables: copies into one destination that may run at a time (stored)",
+        help="merged tables: copies into one destination at a time (stored, no effect yet)",
         metavar="N",
         kind=int,
     ),

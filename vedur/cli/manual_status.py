@@ -17,7 +17,7 @@ from vedur.status.detail import (
     Watermarks,
 )
 from vedur.status.problems import Problem
-from vedur.status.snapshot import CopyStatus, NodeStatus
+from vedur.status.snapshot import ConsumerError, CopyStatus, NodeStatus
 from vedur.status.trouble import Quarantined, ReplayError
 
 _HEAD = """# JSON of the status page
@@ -33,6 +33,7 @@ seconds unless a name says otherwise; null is not known. This page is generated 
 #: Heading, and the values whose fields an object of that kind has.
 _OBJECTS: tuple[tuple[str, tuple[type[Any], ...]], ...] = (
     ("nodes[]", (NodeStatus, NodeDetail)),
+    ("errors[]", (ConsumerError,)),
     ("problems[]", (Problem,)),
     ("tables[]", (TableStatus,)),
     ("copies[]", (CopyStatus,)),

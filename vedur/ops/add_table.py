@@ -135,6 +135,11 @@ def add_table(session: Session, wish: AddTable) -> None:
     if info.is_root and wish.copy_condition:
         # stored, it would begin to take rows away when the root becomes a branch
         raise UsageError("a condition is for nodes that copy a table: the root has all rows")
+    if wish.max_parallel_copy is not None:
+        log.warning(
+            "--max-parallel-copy is stored and has no effect yet: it is about one table merged "
+            "from several queues; for tables copied at once there is parallel_copies in the ini"
+        )
     session.members()
     command(session.db, "pgq_node.get_node_info", session.queue)
     provider = session.provider(info)

@@ -16,11 +16,11 @@ import logging
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from vedur.catalog.attrs import COPY_CONDITION, same_but_policy
+from vedur.catalog.attrs import COPY_CONDITION
 from vedur.catalog.execute import set_role
 from vedur.catalog.filters import require_condition
 from vedur.catalog.structure import read_structure
-from vedur.catalog.tables import TableInfo, change_table_attr, get_table_list, hold_table
+from vedur.catalog.tables import TableInfo, change_table_attr, get_table_list
 from vedur.change.columns import source_names
 from vedur.change.condition import written
 from vedur.db import Database, connect
@@ -31,6 +31,7 @@ from vedur.node.info import NodeInfo
 from vedur.ops.compare import chosen_tables, end_spark, make_nodes, start_spark
 from vedur.ops.giveway import at_moment
 from vedur.ops.moment import Moment, Nodes, meet
+from vedur.ops.same import hold_at_tick
 from vedur.ops.session import Session
 from vedur.sql import query
 
@@ -246,27 +247,10 @@ class _Change:
                 f"the worker went on to tick {position} while rows of tick {moment.tick} "
                 "were being fetched: nothing is changed, run change-filter again"
             )
-        self._require_same()
+        hold_at_tick(self.db, queue, table, "change-filter")
         change_table_attr(self.db, queue, table.table_name, COPY_CONDITION, self.wish.where)
         set_role(self.db, "replica")
         return switch(self.db, pair, columns, stage, entering)
-
-    def _require_same(self) -> None:
-        """No other command has changed the table meanwhile, and none can until the commit."""
-        name, seen = self.table.table_name, self.table
-        tables = get_table_list(self.db, self.nodes.queue)
-        now = next((t for t in tables if t.table_name == name), None)
-        if (
-            now is None
-            or not now.ready
-            or now.dest_table != seen.dest_table
-            or not same_but_policy(now.table_attrs, seen.table_attrs)
-            or not hold_table(self.db, self.nodes.queue, now)
-        ):
-            raise StateError(
-                f'table "{name}" was changed by another command meanwhile: '
-                "nothing is changed, run change-filter again"
-            )
 
     def _result(self, inserts: int, deletes: int, moment: Moment, *, applied: bool) -> FilterChange:
         table = self.table

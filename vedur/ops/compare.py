@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from vedur.catalog.quarantine import count_waiting
 from vedur.catalog.tables import OK_STATES, TableInfo, get_table_list
 from vedur.errors import StateError, UsageError
 from vedur.failpoint import reach
@@ -71,6 +72,7 @@ class TableResult:
     target: Mapping[str, Any]
     match: bool
     differences: Differences | None = None
+    quarantined: int = 0  # events of the table that wait in quarantine
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -193,6 +195,22 @@ def plan_pair(session: Session, nodes: Nodes, table: TableInfo, where: str | Non
     return replace(pair, name=table.table_name)
 
 
+def warn_waiting(session: Session, table: TableInfo, then: str = "") -> int:
+    """Say that events of the table wait in quarantine, which is a difference by itself."""
+    name = table.table_name
+    count = count_waiting(session.db, session.queue, name)
+    if count:
+        log.warning(
+            "%s: %d event(s) wait in quarantine, so rows differ from the provider's: "
+            "see quarantine list --table=%s%s",
+            table.dest_table,
+            count,
+            name,
+            then,
+        )
+    return count
+
+
 def _compare_table(
     session: Session,
     spark: SparkSession,
@@ -201,6 +219,7 @@ def _compare_table(
     options: CompareOptions,
 ) -> TableResult:
     log.info("Locking %s", table.table_name)
+    waiting = warn_waiting(session, table)
     pair = plan_pair(session, nodes, table)
     log.info("Syncing %s", table.dest_table)
 
@@ -226,6 +245,7 @@ def _compare_table(
             target,
             match,
             found,
+            waiting,
         )
 
     return at_one_moment(nodes, pair, look)

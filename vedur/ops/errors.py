@@ -51,7 +51,10 @@ def errors(session: Session) -> list[Trouble]:
     """Everything on the local node that waits for somebody."""
     session.require_node()
     tables = {t.table_name: t for t in get_table_list(session.db, session.queue)}
-    return [*_stopped(session, tables), *_copies(session), *_quarantined(session)]
+    stopped = list(_stopped(session, tables))
+    named = {trouble.table for trouble in stopped if trouble.kind == "event"}
+    copies = [trouble for trouble in _copies(session) if trouble.table not in named]
+    return [*stopped, *copies, *_quarantined(session)]
 
 
 def _stopped(session: Session, tables: dict[str, TableInfo]) -> Iterator[Trouble]:
@@ -81,9 +84,10 @@ def _event(row: Row, tables: dict[str, TableInfo]) -> Trouble:
             f"{skip}   (this node goes on without it)",
         )
     else:
-        what = "an event is refused"
+        copying = row.consumer_name.endswith(f".copy.{row.table_name}")
+        what = "an event is refused" + (", the first copy cannot catch up" if copying else "")
         actions = (
-            "mend the table, the worker tries again by itself",
+            f"mend the table, the {'copy' if copying else 'worker'} tries again by itself",
             f"change-table {row.table_name} --on-error=quarantine-row   "
             "(rows that are refused wait in quarantine, the others go on)",
             f"{skip}   (this event waits in quarantine, and later ones of its row)",

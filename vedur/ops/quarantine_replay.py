@@ -17,6 +17,7 @@ from vedur.catalog import TableInfo, get_table_list
 from vedur.catalog.aside import Held
 from vedur.catalog.execute import set_role
 from vedur.catalog.quarantine import end_rows, end_staged
+from vedur.catalog.tables import hold_ready
 from vedur.change.aside import Blame, RowKey, blames_event
 from vedur.change.event import Event, EventRange
 from vedur.db import Database, Row, connect
@@ -28,6 +29,7 @@ from vedur.ops.quarantine import Choice, list_events, lock_position
 from vedur.ops.session import Session
 from vedur.ops.skip import require_quarantine
 from vedur.sql import query
+from vedur.worker.protocol import warn_missing
 from vedur.worker.system import SystemEvents
 
 if TYPE_CHECKING:
@@ -70,12 +72,13 @@ def replay(
         names = sorted({r.table_name for r in chosen if r.table_name is not None})
         if not names:
             return done
-        known = {t.table_name: t for t in get_table_list(db, session.queue)}
+        for name in names:
+            _require(db, session.queue, name)
         own, spark = (spark is None), spark or start_spark(session)
         try:
             for name in names:
                 ids = [r.id for r in chosen if r.table_name == name] if choice.ids else None
-                table = _require(known.get(name), name)
+                table = _require(db, session.queue, name)
                 until = choice.until_tick
                 done.append(_Table(session, spark, db, info, table, ids, until, replace).run())
         finally:
@@ -84,12 +87,14 @@ def replay(
     return done
 
 
-def _require(table: TableInfo | None, name: str) -> TableInfo:
-    if table is None or not table.ready:
-        raise StateError(
-            f'table "{name}" is not in sync here: the worker ends its quarantine by itself'
-        )
-    return table
+def _require(db: Database, queue: str, name: str) -> TableInfo:
+    for table in get_table_list(db, queue):
+        if table.table_name == name and table.ready:
+            return table
+    raise StateError(
+        f'table "{name}" is not in sync here: a new copy ends its quarantine by itself, '
+        "what waits since then can be replayed once the table is in sync"
+    )
 
 
 def _replay_system(
@@ -234,20 +239,21 @@ class _Table:
 
     def _round(self, applier: SparkReplay, stage: Database, hold: bool) -> tuple[int, _Staying]:
         queue, name = self.session.queue, self.table.table_name
-        replica = self.table.replica
         staged = None
         seen = self._left()
         if not hold:
-            staged = applier.stage(stage, self._source(seen.last), [replica], 0)
+            staged = applier.stage(stage, self._source(seen.last), [self.table.replica], 0)
         with self.db.transaction():
             lock_position(self.db, queue, self.info)
-            other = self._choose()  # the worker may have put more aside until now
+            other = self._table_moved()
+            other |= self._choose()  # the worker may have put more aside until now
+            replica = self.table.replica
             if staged is None or other or staged.events != self._count(seen.last):
                 seen = self._left()
                 staged = applier.stage(stage, self._source(seen.last), [replica], 0)
             staying = _Staying(self._whole)
             set_role(self.db, "replica")
-            applier.apply(self.db, staged, [replica], _no_system, staying)
+            warn_missing(applier.apply(self.db, staged, [replica], _no_system, staying))
             count = end_staged(
                 self.db, queue, name, seen.last, staying.stay, self._keys, "by quarantine replay"
             )
@@ -255,6 +261,18 @@ class _Table:
         reach("quarantine.released")
         applier.done(stage, 0)
         return count, staying
+
+    def _table_moved(self) -> bool:
+        """Hold the table, if what was staged for it is still asked for. True where only the mark of
+        its copy has gone meanwhile, which is the worker's doing."""
+        before, now = self.table, hold_ready(self.db, self.session.queue, self.table)
+        if now is None:
+            raise StateError(
+                f'table "{before.table_name}" was changed by another command meanwhile: '
+                "what is in quarantine stays there, run quarantine replay again"
+            )
+        self.table = now
+        return now.custom_snapshot != before.custom_snapshot
 
     def _count(self, last: int) -> int:
         text = f"select count(*) from vedur.quarantine_events where {self._where(last)}"

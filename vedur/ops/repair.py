@@ -11,7 +11,7 @@ is written is in `vedur.repair_log`.
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from vedur.catalog.execute import set_role
@@ -26,9 +26,11 @@ from vedur.ops.compare import (
     make_nodes,
     plan_pair,
     start_spark,
+    warn_waiting,
 )
 from vedur.ops.giveway import at_moment, at_one_moment
 from vedur.ops.moment import Moment, Nodes, meet
+from vedur.ops.same import hold_at_tick
 from vedur.ops.session import Session
 from vedur.sql import query
 
@@ -68,6 +70,7 @@ class TableRepair:
     applied: bool
     tick: int
     sample: Differences | None = None
+    quarantined: int = 0  # events of the table that wait in quarantine
 
     @property
     def total(self) -> int:
@@ -100,6 +103,8 @@ def repair(
 def _repair_table(
     session: Session, spark: SparkSession, nodes: Nodes, table: TableInfo, options: RepairOptions
 ) -> TableRepair:
+    then = "; what is repaired now waits on: quarantine replay --replace frees it afterwards"
+    waiting = warn_waiting(session, table, then)
     pair = plan_pair(session, nodes, table, options.where)
     if not pair.keyed:
         raise StateError(
@@ -109,7 +114,8 @@ def _repair_table(
     with connect(nodes.target, name="repair", autocommit=True) as db:
         if not db.value(query("compare", "repair_lock"), [pair.dest]):
             raise StateError(f'another repair of "{pair.dest}" is running: wait for it to end')
-        done = _Repair(session, spark, nodes, pair, db, options).run()
+        done = _Repair(session, spark, nodes, table, pair, db, options).run()
+    done = replace(done, quarantined=waiting)
     log.info(
         "finished %s: src: %d rows, dst: %d rows, missed: %d inserts, %d updates, %d deletes",
         pair.dest,
@@ -129,6 +135,7 @@ class _Repair:
     session: Session
     spark: SparkSession
     nodes: Nodes
+    info: TableInfo
     pair: Pair
     db: Database
     options: RepairOptions
@@ -219,6 +226,7 @@ class _Repair:
                     f"the worker went on to tick {position} while rows of tick {moment.tick} "
                     "were being fetched: nothing is written, run repair again"
                 )
+            hold_at_tick(self.db, queue, self.info, "repair")
             set_role(self.db, "replica")
             done = apply(self.db, pair, table, stage, queue, moment.tick)
             reach("repair.applied")

@@ -185,6 +185,7 @@ class WorkerProcess:
             max_batch_events=settings.max_batch_events,
             connections=settings.max_connections_per_node,
             missing_columns=settings.missing_columns,
+            on_error=Policy(settings.on_error),
         )
         if self._budget is None:
             self._budget = Budget(settings.max_connections_per_node)

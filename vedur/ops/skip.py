@@ -57,22 +57,31 @@ def skip(session: Session, wish: Skipping) -> SkipRequest:
     info = require_quarantine(session)
     if info.is_root or info.worker_name is None:
         raise StateError(f'node "{info.node_name}" applies no events: skip is for other nodes')
-    for request in get_open_skips(session.db, session.queue, info.worker_name):
+    consumer = _stopped_by(session, wish.event) or info.worker_name
+    for request in get_open_skips(session.db, session.queue, consumer):
         if (request.ev_id, request.tick_id) == (wish.event, wish.tick):
             raise StateError(f"that is asked for already, by {request.asked_by}: {request.reason}")
     make = _event if wish.event is not None else _tick
     request = make(session, info, wish)
     reach("skip.checked")
-    ask_skip(session.db, session.queue, info.worker_name, request)
+    ask_skip(session.db, session.queue, consumer, request)
     reach("skip.asked")
     what = f"event {wish.event}" if wish.event is not None else f"tick {wish.tick}"
-    log.info("%s will be skipped by %s and kept in quarantine", what, info.worker_name)
+    log.info("%s will be skipped by %s and kept in quarantine", what, consumer)
     return request
+
+
+def _stopped_by(session: Session, event: int | None) -> str | None:
+    """Whom the event is in the way of: the worker, or a first copy that catches up."""
+    for row in get_errors(session.db, session.queue):
+        if event is not None and row.ev_id == event:
+            return str(row.consumer_name)
+    return None
 
 
 def _event(session: Session, info: NodeInfo, wish: Skipping) -> SkipRequest:
     for row in get_errors(session.db, session.queue):
-        if row.consumer_name == info.worker_name and row.ev_id == wish.event:
+        if row.ev_id == wish.event:
             return SkipRequest(0, wish.reason, "", row.ev_id, row.ev_txid, row.table_name)
     provider = session.provider(info)
     place = get_subscription(provider, session.queue, info.worker_name or "")

@@ -242,7 +242,8 @@ class Commit:
         result.inserted += rows.counts["I"]
         result.updated += rows.counts["U"]
         result.deleted += rows.counts["D"]
-        result.miss("row by row", rows.missing)
+        for name, count in rows.missing.items():
+            result.miss(name, count)
 
 
 def _known(rows: Iterable[tuple[object, ...]], specs: dict[str, TableSpec]) -> Iterator[Event]:

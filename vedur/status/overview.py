@@ -69,9 +69,9 @@ class Overview:
 def node_dict(node: NodeDetail) -> dict[str, Any]:
     """One node for JSON: its parts beside what `status --json` says of it."""
     found = asdict(node)
-    status: dict[str, Any] = found.pop("status")
+    del found["status"]
+    status = node.status.as_dict()
     status.pop("lag")  # that of the contract stands here as tick_age
-    status["errors"] = [{"consumer": who, "error": text} for who, text in status["errors"]]
     if found["watermarks"]:
         below = found["watermarks"]["subscribers"]
         found["watermarks"]["subscribers"] = [

@@ -164,12 +164,12 @@ def _worker(node: NodeDetail) -> Iterator[Problem]:
             "errors shows it; mend the target and it goes on by itself, or skip the event",
         )
     if not node.replay_errors:
-        for consumer, text in node.status.errors:
+        for stop in node.status.errors:
             yield Problem(
                 Severity.FAIL,
                 Kind.WORKER,
                 node.name,
-                f'worker "{consumer}" cannot go on: {text}',
+                f'worker "{stop.consumer}" cannot go on: {stop.error}',
                 "mend the cause; it tries again by itself. The log of the worker says more",
             )
     if node.status.paused:

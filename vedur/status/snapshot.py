@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from vedur.db import Database
+from vedur.db import Database, Row
 from vedur.db.conninfo import parse
 from vedur.errors import DatabaseError
 from vedur.log import mask
@@ -35,6 +35,34 @@ Connect = Callable[[str, str], Database]
 
 
 @dataclass(frozen=True)
+class ConsumerError:
+    """What stops a consumer; where one event does, which one, of which row, and in which ticks.
+
+    What is not known is left out of JSON.
+    """
+
+    consumer: str
+    error: str
+    table: str | None = None
+    key: str | None = None
+    ev_id: int | None = None
+    prev_tick: int | None = None
+    tick: int | None = None
+    sqlstate: str | None = None
+
+    @property
+    def line(self) -> str:
+        """In one line; an error that is not about an event reads as Londiste writes it."""
+        if self.ev_id is None:
+            return f"{self.consumer}: {self.error}"
+        said = [f"SQLSTATE {self.sqlstate}"] if self.sqlstate else []
+        said += [f"table {self.table}"] if self.table and self.table not in self.error else []
+        said += [f"key {self.key}"] if self.key else []
+        said.append(f"tick {self.tick}")
+        return f"{self.consumer}: {self.error} ({', '.join(said)})"
+
+
+@dataclass(frozen=True)
 class NodeStatus:
     """One node. `failure` says why nothing more is known."""
 
@@ -50,9 +78,17 @@ class NodeStatus:
     paused: bool = False
     uptodate: bool = True
     attrs: dict[str, str] = field(default_factory=dict)
-    errors: tuple[tuple[str, str], ...] = ()
+    errors: tuple[ConsumerError, ...] = ()
     quarantined: int | None = None
     failure: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: of errors, what is known."""
+        errors = [
+            {name: value for name, value in asdict(error).items() if value is not None}
+            for error in self.errors
+        ]
+        return asdict(self) | {"errors": errors}
 
 
 @dataclass(frozen=True)
@@ -65,12 +101,7 @@ class SetStatus:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        found = asdict(self)
-        for node in found["nodes"]:
-            node["errors"] = [
-                {"consumer": consumer, "error": text} for consumer, text in node["errors"]
-            ]
-        return found
+        return asdict(self) | {"nodes": [node.as_dict() for node in self.nodes]}
 
 
 def read_set(
@@ -125,7 +156,7 @@ def read_node(db: Database, queue: str, name: str) -> NodeStatus:
         paused=info.worker_paused,
         uptodate=info.worker_uptodate,
         attrs=info.attrs,
-        errors=_errors(consumers),
+        errors=_errors(consumers, read_poisoned(db, queue)),
         quarantined=read_quarantined(db, queue),
     )
 
@@ -137,12 +168,42 @@ def read_quarantined(db: Database, queue: str) -> int | None:
     return sum(int(row.events) for row in db.query(query("quarantine", "count"), [queue]))
 
 
-def _errors(consumers: Sequence[ConsumerInfo]) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (consumer.consumer_name, mask(consumer.cur_error.strip().splitlines()[0]))
-        for consumer in consumers
-        if consumer.cur_error and consumer.cur_error.strip()
-    )
+def read_poisoned(db: Database, queue: str) -> list[Row]:
+    """Events that stop consumers; none where the role may not look."""
+    if not db.value(query("quarantine", "errors_readable")):
+        return []
+    return [r for r in db.query(query("quarantine", "errors"), [queue]) if r.ev_id is not None]
+
+
+def _errors(
+    consumers: Sequence[ConsumerInfo], poisoned: Sequence[Row]
+) -> tuple[ConsumerError, ...]:
+    """What consumers say stops them; the event is added where it is about one."""
+    events = {
+        row.consumer_name: ConsumerError(
+            row.consumer_name,
+            _line(row.message),
+            row.table_name,
+            row.row_key and _line(row.row_key),
+            row.ev_id,
+            row.prev_tick,
+            row.tick_id,
+            row.sqlstate,
+        )
+        for row in poisoned
+    }
+    found = []
+    for consumer in consumers:
+        name, text = consumer.consumer_name, (consumer.cur_error or "").strip()
+        if text and (name not in events or events[name].error not in _line(text)):
+            found.append(ConsumerError(name, _line(text)))
+        elif name in events:
+            found.append(events.pop(name))
+    return (*found, *events.values())
+
+
+def _line(text: str) -> str:
+    return mask(text.strip().splitlines()[0])
 
 
 def _with_lags(

@@ -46,7 +46,7 @@ def info_lines(node: NodeStatus, *, colour: bool = False) -> list[str]:
     lines = [counts, ", ".join(words)]
     if node.attrs:
         lines.append("Attr: " + ", ".join(f"{key}={value}" for key, value in node.attrs.items()))
-    lines += [paint(f"ERR: {consumer}: {text}", _RED) for consumer, text in node.errors]
+    lines += [paint(f"ERR: {error.line}", _RED) for error in node.errors]
     if node.quarantined:
         lines.append(paint(f"Quarantine: {node.quarantined} event(s)", _YELLOW))
     return lines

@@ -36,7 +36,7 @@ from vedur.queue.slices import Tick
 from vedur.sql import query
 from vedur.worker.batchlog import BatchLog
 from vedur.worker.poison import Outlook, Poison
-from vedur.worker.protocol import Applier
+from vedur.worker.protocol import Applier, warn_missing
 from vedur.worker.states import MergeState, must_wait, snapshot_is_past, takes_changes
 from vedur.worker.system import Registers, SystemEvents
 
@@ -335,8 +335,7 @@ class BatchRunner:
         set_role(target, "replica")
         system = SystemEvents(target, self.queue, self.registers)
         result = self.applier.apply(target, prepared, wanted, system.handle, aside)
-        for table, count in result.missing_tables.items():
-            log.warning("%s: %d update(s) found no row on this node", table, count)
+        warn_missing(result)
         stats = {"count": prepared.events}
         if prepared.ignored:
             stats["ignored_events"] = prepared.ignored

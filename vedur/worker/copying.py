@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 
 from vedur.catalog import TableInfo
 from vedur.catalog.tables import change_table_state
@@ -31,6 +33,18 @@ log = logging.getLogger(__name__)
 #: How long `advance` lets a copy answer before it gives the loop back.
 _MEETING_WAIT = 0.2
 _LOCK_TIMEOUT = "55P03"
+
+
+@dataclass(eq=False)
+class _Group:
+    """Tables of one snapshot. Lanes take those that have not begun, one after the other; the last
+    lane leaves none, so the group is done when it ends."""
+
+    waiting: deque[TableJob]
+    lanes: int
+    copy: GroupCopy | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+    crash: BaseException | None = None
 
 
 class Copying:
@@ -56,7 +70,8 @@ class Copying:
         self._threads: set[threading.Thread] = set()
         self._begun: set[str] | None = None
         self._unfinished: set[str] = set()
-        self._loading = 0
+        self._loading = 0  # lanes of all groups
+        self._groups: set[_Group] = set()
         self._moved = threading.Event()
         self._stopping = threading.Event()
         self._owner: Database | None = None  # its session holds the lock of this node's copies
@@ -276,6 +291,7 @@ class Copying:
                 load.append(table)
             else:
                 self._start_catch_up(table, provider)
+        self._add_lanes()
         free = self.setup.parallel_copies - self._loading
         if load and free > 0:
             self._start_group(load, provider, free)
@@ -301,17 +317,22 @@ class Copying:
 
     def _start_group(self, tables: Sequence[TableInfo], provider: str, free: int) -> None:
         jobs = [self._new_job(t, provider) for t in tables]
-        lanes = min(free, len(jobs))
-        self._loading += lanes
-        self._start(lambda: self._run_group(jobs, provider, lanes), "vedur-copy")
+        group = _Group(deque(jobs), min(free, len(jobs)))
+        self._loading += group.lanes
+        self._start(lambda: self._run_group(group, jobs, provider), "vedur-copy")
 
-    def _run_group(self, jobs: list[TableJob], provider: str, lanes: int) -> None:
-        """Load tables from one snapshot, `lanes` at a time; each goes on by itself after that."""
+    def _run_group(self, group: _Group, jobs: list[TableJob], provider: str) -> None:
+        """Load tables from one snapshot, some at a time; each goes on by itself after that."""
         try:
-            with GroupCopy(self.setup, self.loader, provider, self.clock) as group:
-                group.open(jobs)
-                with ThreadPoolExecutor(lanes, thread_name_prefix="vedur-load") as pool:
-                    list(pool.map(lambda job: self._load_one(group, job), jobs))
+            with GroupCopy(self.setup, self.loader, provider, self.clock) as group.copy:
+                group.copy.open(jobs)
+                with self._lock:
+                    self._groups.add(group)
+                    for _ in range(group.lanes):
+                        self._start(partial(self._run_lane, group), "vedur-load")
+                group.done.wait()
+                if group.crash is not None:
+                    raise group.crash
         except GivenUp:
             for job in jobs:
                 if not job.started:
@@ -323,7 +344,43 @@ class Copying:
                     self._failed(job, error)
         finally:
             with self._lock:
-                self._loading -= lanes
+                self._groups.discard(group)
+                self._loading -= group.lanes  # those that never started
+
+    def _add_lanes(self) -> None:
+        """`parallel_copies` was raised, or another group has ended: more tables at a time."""
+        for group in self._groups:
+            free = self.setup.parallel_copies - self._loading
+            for _ in range(min(free, len(group.waiting))):
+                group.lanes += 1
+                self._loading += 1
+                self._start(partial(self._run_lane, group), "vedur-load")
+
+    def _run_lane(self, group: _Group) -> None:
+        try:
+            while (job := self._next(group)) is not None:
+                assert group.copy is not None
+                self._load_one(group.copy, job)
+        except BaseException as error:  # the group's thread raises it
+            group.crash = error
+            with self._lock:
+                group.waiting.clear()
+                self._end_lane(group)
+
+    def _next(self, group: _Group) -> TableJob | None:
+        """The next table; None where there is none, or where there are more lanes than allowed."""
+        with self._lock:
+            too_many = self._loading > self.setup.parallel_copies and group.lanes > 1
+            if group.waiting and not too_many:
+                return group.waiting.popleft()
+            self._end_lane(group)
+            return None
+
+    def _end_lane(self, group: _Group) -> None:
+        group.lanes -= 1
+        self._loading -= 1
+        if not group.lanes:
+            group.done.set()
 
     def _load_one(self, group: GroupCopy, job: TableJob) -> None:
         job.started = True

@@ -11,19 +11,22 @@ import logging
 
 from vedur import db as vdb
 from vedur.catalog.tables import change_table_state, hold_table
+from vedur.change.aside import blamed_by
 from vedur.change.event import Event, EventRange
-from vedur.change.table import Replica, Snapshot
+from vedur.change.table import Snapshot
 from vedur.clock import Clock
-from vedur.errors import StaleStage, StateError
+from vedur.errors import StaleStage, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.node import state as node_state
-from vedur.queue.batches import get_subscription, get_ticks, get_ticks_ahead
+from vedur.queue.batches import Batch, get_subscription, get_ticks, get_ticks_ahead
 from vedur.queue.ranges import event_range
 from vedur.queue.slices import Tick
 from vedur.sql import query
 from vedur.worker.copying_context import CopySetup, GivenUp, MakeApplier, TableJob
 from vedur.worker.copying_steps import Step
 from vedur.worker.copying_table import forget_consumer
+from vedur.worker.poison import Outlook, Poison
+from vedur.worker.protocol import warn_missing
 from vedur.worker.states import MergeState, State, snapshot_is_past
 
 log = logging.getLogger(__name__)
@@ -50,6 +53,7 @@ class CatchUp:
         self.job = job
         self.clock = clock
         self.applier = make_applier(setup.staging(job.name), job.provider)
+        self.poison = Poison(setup.queue, job.consumer, setup.target, setup.on_error, only=job.name)
         self._meeting_shown = False
         self._replayed = False
         self._stale = False
@@ -254,9 +258,8 @@ class CatchUp:
             " or (coalesce(ev_extra1, '') = '' and ev_type ^@ '{'))"
         )
         source = event_range(provider, place, ticks, count, mine)
-        tables = [job.table.replica]
         if any(provider.value(_any_event(source.events, s)) for s in source.slices):
-            self._apply(target, stage, source, tables, at, last.id)
+            self._apply_safely(target, stage, source, ticks)
         else:  # nothing happened to the table: not worth a job
             with target.transaction():
                 self._require_place(target, at)
@@ -267,22 +270,43 @@ class CatchUp:
         log.debug("%s: caught up to tick %d", job.name, last.id)
         return last.id
 
+    def _apply_safely(
+        self, target: vdb.Database, stage: vdb.Database, source: EventRange, ticks: list[Tick]
+    ) -> None:
+        """Apply; an event that stops the copy is recorded, as one that stops the worker is."""
+        batch = Batch(0, ticks[0].id, ticks[-1].id, ticks[0].event_seq, ticks[-1].event_seq)
+        while True:
+            try:
+                self._apply(target, stage, source, batch, self.poison.look(target, ticks))
+                return
+            except VedurError as error:
+                self.applier.forget()
+                if self.poison.suspects_more(error):
+                    continue
+                if blamed_by(error) is not None:
+                    self.poison.note(batch, [self.job.table], error)
+                raise
+
     def _apply(
         self,
         target: vdb.Database,
         stage: vdb.Database,
         source: EventRange,
-        tables: list[Replica],
-        at: int,
-        tick: int,
+        batch: Batch,
+        outlook: Outlook,
     ) -> None:
+        queue, consumer, table = self.setup.queue, self.job.consumer, self.job.table
+        tables = outlook.mark([table.replica])
         staged = self.applier.stage(stage, source, tables, 0)
         with target.transaction():
-            self._require_place(target, at)
+            self._require_place(target, batch.prev_tick)
             target.execute(query("copy", "replica_role"))
-            self.applier.apply(target, staged, tables, _ignore)
-            node_state.set_consumer_completed(target, self.setup.queue, self.job.consumer, tick)
+            quarantine = self.poison.open(target, batch, [table], outlook)
+            warn_missing(self.applier.apply(target, staged, tables, _ignore, quarantine))
+            self.poison.close(target, quarantine)
+            node_state.set_consumer_completed(target, queue, consumer, batch.tick)
             reach("copy.merged")
+        self.poison.passed(quarantine)
         self.applier.done(stage, 0)
 
     def _require_place(self, target: vdb.Database, at: int) -> None:

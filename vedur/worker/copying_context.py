@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from vedur import db as vdb
 from vedur.catalog import TableInfo, get_table_list
 from vedur.catalog.attrs import decode_attrs
+from vedur.change.aside import Policy
 from vedur.change.columns import Columns
 from vedur.errors import VedurError
 from vedur.failpoint import reach
@@ -95,6 +96,7 @@ class CopySetup:
     connections: int = 8
     meeting_wait: float = 60.0
     missing_columns: str = "warn"  # or stop: columns that the target lacks and no script brings
+    on_error: Policy = Policy.STOP  # of tables that have no policy of their own
     on_step: Callable[[str, Step], None] = _no_hook
 
     def consumer(self, table: str) -> str:

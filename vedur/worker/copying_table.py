@@ -17,6 +17,7 @@ from typing import Any
 from vedur import db as vdb
 from vedur.catalog import TableInfo, get_table_list
 from vedur.catalog.fkeys import drop_table_fkey, find_table_fkeys
+from vedur.catalog.quarantine import available, forget_trouble
 from vedur.catalog.table_ddl import (
     TableDdl,
     build_jobs,
@@ -44,6 +45,7 @@ from vedur.worker.copying_context import (
 )
 from vedur.worker.copying_progress import Progress
 from vedur.worker.copying_steps import Step
+from vedur.worker.poison import end_obsolete
 from vedur.worker.states import State
 
 log = logging.getLogger(__name__)
@@ -138,6 +140,7 @@ class GroupCopy:
             provider.call("pgq.register_consumer", queue, consumer)
             tick = provider.value(query("copy", "consumer_tick"), [queue, consumer])
             node_state.register_consumer(target, queue, consumer, provider_node, tick)
+            forget_trouble(target, queue, consumer)
         self._ticks[job.name] = int(tick)
 
     # -- steps 3 to 7: one table ----------------------------------------------------------------
@@ -227,6 +230,8 @@ class GroupCopy:
             if not hold_table(target, queue, job.table):
                 raise GivenUp  # the table may be somebody else's now: it must not be emptied
             target.execute(query("copy", "replica_role"))
+            if available(target):  # what waited for the old rows has no use for the new ones
+                end_obsolete(target, queue, job.name, "is copied anew")
             self.loader.store(target, plan)
             target.execute(query("copy", "set_snapshot"), [snapshot.visible, queue, job.name])
             if not job.keeps_rows:
@@ -309,3 +314,4 @@ def forget_consumer(setup: CopySetup, provider: str, consumer: str) -> None:
         db.call("pgq.unregister_consumer", setup.queue, consumer)
     with setup.connect() as target, target.transaction():
         node_state.unregister_consumer(target, setup.queue, consumer)
+        forget_trouble(target, setup.queue, consumer)

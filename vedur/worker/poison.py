@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from vedur.catalog import TableInfo
+from vedur.catalog import TableInfo, get_table_list
 from vedur.catalog.aside import Held, Quarantine
 from vedur.catalog.attrs import ON_ERROR
 from vedur.catalog.quarantine import (
@@ -23,6 +23,7 @@ from vedur.catalog.quarantine import (
     get_open_skips,
     note_error,
 )
+from vedur.catalog.tables import hold_table
 from vedur.change.aside import Policy, Skip, SkipRequest, blamed_by
 from vedur.change.table import Replica
 from vedur.db import Database, connect
@@ -30,6 +31,7 @@ from vedur.errors import ConnectError, VedurError
 from vedur.queue.batches import Batch
 from vedur.queue.slices import Tick
 from vedur.sql import query
+from vedur.worker.states import MergeState, State
 
 log = logging.getLogger(__name__)
 
@@ -53,12 +55,14 @@ class Outlook:
 @dataclass
 class Poison:
     """One worker's view. `connstr` opens a connection of its own for what must survive a rollback;
-    `on_error` is the policy of tables that have none of their own."""
+    `on_error` is the policy of tables that have none of their own. `only`: a first copy that
+    catches up, which has to do with this one table."""
 
     queue: str
     consumer: str
     connstr: str = field(repr=False)
     on_error: Policy = Policy.STOP
+    only: str | None = None
     suspects: set[str] = field(default_factory=set)
     _ready: bool | None = None
     _warned: bool = False
@@ -71,7 +75,7 @@ class Poison:
             self._ready = available(target)
             if not self._ready:
                 return outlook
-        outlook.in_order |= Held.read(target, self.queue).all_tables()
+        outlook.in_order |= self._held(target).all_tables()
         for request in get_open_skips(target, self.queue, self.consumer):
             skip = self._skip(target, request, ticks)
             if skip is not None:
@@ -109,8 +113,9 @@ class Poison:
         if not self._ready:
             self._warn_unable(target, [t for t in known if policy(t) is not Policy.STOP])
             return None
-        held = Held.read(target, self.queue)
-        self._end_obsolete(target, held, known)
+        held = self._held(target)
+        if self.only is None:
+            self._end_obsolete(target, held, known)
         return Quarantine(
             target,
             self.queue,
@@ -138,22 +143,26 @@ class Poison:
             role,
         )
 
+    def _held(self, target: Database) -> Held:
+        held = Held.read(target, self.queue)
+        return held if self.only is None else held.of(self.only)
+
     def _end_obsolete(self, target: Database, held: Held, known: Mapping[str, TableInfo]) -> None:
         """A table that is copied anew, or is no longer here, has no use for its old events."""
-        for name in sorted(held.all_tables()):
-            table = known.get(name)
-            if table is not None and table.ready:
+        here = [name for name, table in known.items() if table.ready]
+        suspects = sorted(held.all_tables().difference(here))
+        if not suspects:
+            return
+        # A copy that has come to its catch-up may put events aside itself: look at it as it is now.
+        now = {t.table_name: t for t in get_table_list(target, self.queue) if t.local}
+        for name in suspects:
+            if name not in now:
+                end_obsolete(target, self.queue, name, "is not replicated here any more")
+            elif not _unfilled(now[name]) or not hold_table(target, self.queue, now[name]):
                 continue
-            gone = "is not replicated here any more" if table is None else "is copied anew"
-            count = end_table(target, self.queue, name, "obsolete", f"the table {gone}")
+            else:
+                end_obsolete(target, self.queue, name, "is copied anew")
             held.release(name)
-            log.warning(
-                "%s: %d event(s) left the quarantine, because the table %s; "
-                "vedur.quarantine_log keeps them",
-                name,
-                count,
-                gone,
-            )
 
     def close(self, target: Database, quarantine: Quarantine | None) -> int:
         """The batch is applied: write the rest, in its transaction. Returns what was put aside."""
@@ -200,6 +209,23 @@ class Poison:
                 note_error(db, self.queue, self.consumer, ticks, known, found)
         except VedurError as again:
             log.warning("the error could not be recorded in vedur.replay_error: %s", again)
+
+
+def _unfilled(table: TableInfo) -> bool:
+    return MergeState.parse(table.merge_state).state in (State.NONE, State.IN_COPY)
+
+
+def end_obsolete(target: Database, queue: str, name: str, why: str) -> None:
+    """Events of a table leave the quarantine, because of what became of the table."""
+    count = end_table(target, queue, name, "obsolete", f"the table {why}")
+    if count:
+        log.warning(
+            "%s: %d event(s) left the quarantine, because the table %s; "
+            "vedur.quarantine_log keeps them",
+            name,
+            count,
+            why,
+        )
 
 
 def _first_line(error: Exception) -> str:

@@ -5,6 +5,7 @@ The Spark applier and the plain one in the tests both satisfy it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -13,6 +14,8 @@ from vedur.change.aside import Aside
 from vedur.change.event import Event, EventRange
 from vedur.change.table import Replica
 from vedur.db import Database
+
+log = logging.getLogger(__name__)
 
 
 class Prepared(Protocol):
@@ -33,6 +36,12 @@ class Outcome(Protocol):
     updated: int
     deleted: int
     missing_tables: dict[str, int]
+
+
+def warn_missing(outcome: Outcome) -> None:
+    """Say which updates found no row; whoever applies changes calls this."""
+    for table, count in outcome.missing_tables.items():
+        log.warning("%s: %d update(s) found no row on this node", table, count)
 
 
 class Applier(Protocol):

@@ -35,17 +35,17 @@ class RowWise:
     truncate: Callable[[TableSpec], None]
     replace: bool = False  # rows that an insert finds are overwritten
     counts: dict[str, int] = field(default_factory=lambda: {"I": 0, "U": 0, "D": 0})
-    missing: int = 0
+    missing: dict[str, int] = field(default_factory=dict)  # updates without a row, by table
     missing_columns: dict[str, set[str]] = field(default_factory=dict)  # left out, by table
     _texts: dict[tuple[str, ...], str] = field(default_factory=dict)
 
     def send(self, chunk: list[Event]) -> None:
         """Apply events one after the other, without waiting for answers."""
-        pending: list[tuple[str, Any]] = []
+        pending: list[tuple[str, Event, Any]] = []
 
         def settle() -> None:
-            for op, cursor in pending:
-                self._count(op, cursor.rowcount)
+            for op, event, cursor in pending:
+                self._count(op, event, cursor.rowcount)
             pending.clear()
 
         with self.db.raw.pipeline() as pipe:
@@ -56,7 +56,7 @@ class RowWise:
                     self._truncate(event)
                     continue
                 for op, text, params in self.statements(event):
-                    pending.append((op, self.db.raw.execute(text, params)))
+                    pending.append((op, event, self.db.raw.execute(text, params)))
         settle()
 
     def one(self, event: Event) -> None:
@@ -65,7 +65,7 @@ class RowWise:
             self._truncate(event)
             return
         for op, text, params in self.statements(event):
-            self._count(op, self.db.execute(text, params))
+            self._count(op, event, self.db.execute(text, params))
 
     def table(self, event: Event) -> str:
         """The name in the set of an event's table."""
@@ -100,10 +100,11 @@ class RowWise:
                 f'or run "remove-table {spec.name}"'
             )
 
-    def _count(self, op: str, rows: int) -> None:
+    def _count(self, op: str, event: Event, rows: int) -> None:
         self.counts[op.upper()] += rows
         if op == "U" and rows == 0:
-            self.missing += 1
+            table = self.table(event)
+            self.missing[table] = self.missing.get(table, 0) + 1
 
     def _spec(self, event: Event, said: EventType) -> TableSpec:
         return self.tables[event.ev_extra1 or said.table or ""]

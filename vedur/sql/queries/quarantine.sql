@@ -194,6 +194,12 @@ where queue_name = %s
 group by table_name
 order by table_name nulls first
 
+-- name: waiting
+-- How many there are of one table.
+select count(*)
+from vedur.quarantine
+where queue_name = %s and table_name = %s
+
 -- name: show
 -- One event whole.
 select * from vedur.quarantine where queue_name = %s and id = %s
@@ -253,6 +259,14 @@ select exists (
     from pgq.tick t
     join pgq.queue q on q.queue_id = t.tick_queue
     where q.queue_name = %s and t.tick_id = %s)
+
+-- name: errors_readable
+-- May this role look at what stops consumers, if there is such a table?
+select coalesce(
+    pg_catalog.has_schema_privilege('vedur', 'usage')
+    and pg_catalog.has_table_privilege(pg_catalog.to_regclass('vedur.replay_error'), 'select'), false)
+from pg_catalog.pg_namespace
+where nspname = 'vedur'
 
 -- name: readable
 -- May this role look at the quarantine, if there is one?
