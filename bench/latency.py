@@ -58,15 +58,15 @@ def probe(ground: Field, peer: Peer, seconds: float, rate: int) -> list[float]:
         began = SYSTEM.monotonic()
         while True:
             now = SYSTEM.monotonic()
-            if now > began + seconds:
+            if now > began + seconds and not stop.is_set():
                 stop.set()
+                sender.join()  # one more probe may be on its way: it counts, too
             for (number,) in db.query(LOOK, [last]):
                 found[number] = SYSTEM.monotonic()
                 last = number
             if stop.is_set() and (len(found) >= len(sent) or now > began + seconds + 60):
                 break
             SYSTEM.sleep(0.002)
-    sender.join()
     load.communicate()
     if load.returncode:
         raise RuntimeError("pgbench failed")
