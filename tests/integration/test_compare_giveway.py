@@ -121,6 +121,8 @@ def test_a_branch_is_compared_without_locks(make_lab: MakeLab) -> None:  # noqa:
             assert result.bad == 0, result.tables[0].as_json()
             assert result.tables[0].lock_free
             seen.add(result.tables[0].tick)
+            while lab.root.value("select max(tick_id) from pgq.tick") in seen:
+                lab.stop.wait(0.1)
         assert len(seen) == 4
     lab.plant("insert into users values (-1, 'planted')")
     with lab.session() as session:

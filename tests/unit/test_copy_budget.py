@@ -87,7 +87,9 @@ def test_the_worker_waits_for_a_copy_only_so_long(monkeypatch: pytest.MonkeyPatc
     def answer(state: str, now: float) -> bool:
         clock.monotonic.return_value = now
         table = TableInfo("public.t", True, state, "1:1:", None, None, None, 0, "public.t")
-        return copying._answer(cast(Any, MagicMock()), [table], 7)
+        target = cast(Any, MagicMock())
+        target.value.return_value = 7  # the node still stands where the worker saw it
+        return copying._answer(target, [table], 7)
 
     assert answer("wanna-sync:5", 0.0)
     assert answer("do-sync:7", 59.0)
