@@ -26,6 +26,23 @@ def test_tasks_of_a_local_master_are_tried_again(given: str | None, used: str) -
     assert session._merged({"spark.master": given} if given else {})["spark.master"] == used
 
 
+@pytest.mark.parametrize(
+    ("master", "most", "used"),
+    [
+        ("local[*]", 8, "local[8,4]"),
+        ("local[*]", 16, "local[*,4]"),
+        ("local[*]", None, "local[*,4]"),
+        ("local[12]", 8, "local[12,4]"),  # said by name
+        ("spark://host:7077", 8, "spark://host:7077"),
+    ],
+)
+def test_all_cores_means_no_more_than_there_are_connections(
+    monkeypatch: pytest.MonkeyPatch, master: str, most: int | None, used: str
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    assert session._merged({"spark.master": master}, most)["spark.master"] == used
+
+
 def test_the_number_of_attempts_can_be_set() -> None:
     wanted = session._merged({"spark.master": "local[3]", "spark.task.maxFailures": "9"})
     assert wanted["spark.master"] == "local[3,9]"

@@ -220,7 +220,10 @@ class WorkerProcess:
         if self._spark is None:
             log.debug("starting Spark")
             self._spark = start_session(
-                f"vedur {state.node_name}", self.settings.spark, self.settings.logfile
+                f"vedur {state.node_name}",
+                self.settings.spark,
+                self.settings.logfile,
+                most_tasks=self.settings.max_connections_per_node,
             )
             # Spark takes SIGINT for itself when it starts.
             self._signals.install()

@@ -50,11 +50,17 @@ _LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
 
 
 def start_session(
-    name: str, settings: Mapping[str, str], log_path: str = "", dump: str = ""
+    name: str,
+    settings: Mapping[str, str],
+    log_path: str = "",
+    *,
+    most_tasks: int | None = None,
+    dump: str = "",
 ) -> SparkSession:
     """Start (or connect to) Spark and run a first job, which costs seconds.
 
-    With `dump`, Java writes an archive of its classes there when it ends.
+    A master of this machine's cores runs at most `most_tasks` at once: each has a connection to
+    either database. With `dump`, Java writes an archive of its classes there when it ends.
     """
     from pyspark.sql import SparkSession as SparkSession
 
@@ -62,7 +68,7 @@ def start_session(
     logging.getLogger("py4j").setLevel(logging.WARNING)
     # It tells the root logger that Java has gone: the one who asked for something hears it anyway.
     logging.getLogger().addFilter(_not_py4j)
-    wanted = _merged(settings)
+    wanted = _merged(settings, most_tasks)
     wanted |= java_settings(wanted, dump)
     if "spark.remote" in wanted:
         _require_connect()
@@ -152,7 +158,7 @@ def _keep_quiet() -> None:
         server.handle_error = lambda request, client_address: None
 
 
-def _merged(settings: Mapping[str, str]) -> dict[str, str]:
+def _merged(settings: Mapping[str, str], most_tasks: int | None = None) -> dict[str, str]:
     for key, value in settings.items():
         if "password=" in value or "password =" in value:
             raise ConfigError(f'"{key}" holds a password: Spark would show it to its users')
@@ -163,8 +169,11 @@ def _merged(settings: Mapping[str, str]) -> dict[str, str]:
         merged = {**_LOCAL_ONLY, **merged}
     local = _LOCAL.fullmatch(merged["spark.master"])
     if local:
+        tasks = local[1] or "1"
+        if tasks == "*" and most_tasks and most_tasks < (os.cpu_count() or 1):
+            tasks = str(most_tasks)
         # In local mode this is the only place where Spark looks for the number of attempts.
-        merged["spark.master"] = f"local[{local[1] or 1},{merged['spark.task.maxFailures']}]"
+        merged["spark.master"] = f"local[{tasks},{merged['spark.task.maxFailures']}]"
     return merged
 
 
