@@ -205,6 +205,11 @@ def test_administrative_commands_are_quick_and_light(lab: Lab) -> None:
 
 def test_no_administrative_command_loads_spark(lab: Lab) -> None:
     """One after the other in one process, so the last look is about all of them."""
+    # a root of its own: tests come in any order
+    lab.database("root", "light", OWNER)
+    place = lab.servers["root"].connstr("light")
+    lab.worker_ini("light", place)
+    lab.londiste("light", "create-root", "light", place)
     script = lab.base / "nothing.sql"
     script.write_text("select 1;\n")
     commands = [
@@ -219,7 +224,7 @@ def test_no_administrative_command_loads_spark(lab: Lab) -> None:
         "import sys\n"
         "from vedur.cli.main import main\n"
         f"for words in {commands!r}:\n"
-        f"    print(words[0], main('londiste3', [{str(lab.inis[ROOT])!r}, *words]))\n"
+        f"    print(words[0], main('londiste3', [{str(lab.inis['light'])!r}, *words]))\n"
         "heavy = [m for m in ('pyspark', 'pandas', 'pyarrow') if m in sys.modules]\n"
         "assert not heavy, heavy\n"
     )
