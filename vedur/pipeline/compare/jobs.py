@@ -17,6 +17,7 @@ from vedur.errors import VedurError, error_from_json, error_to_json
 from vedur.pipeline.compare.model import Pair, Side
 from vedur.pipeline.compare.plan import slices
 from vedur.pipeline.compare.progress import progress
+from vedur.pipeline.taskd import settle
 from vedur.sql import query
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ def collect(spark: SparkSession, work: Sequence[T], do: Callable[[T], Any], what
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        settle()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 answer = _attempt(do, items[number], number)
@@ -160,6 +162,7 @@ def stream(spark: SparkSession, work: Sequence[Work], names: Sequence[str]) -> D
     kinds = ["side int", *(f"{n} string" if n == "key" else f"{n} bigint" for n in names)]
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from _read(items[number], list(names))
