@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import gc
 import importlib
+import os
 
 #: What is in memory after a first batch, a first copy and a comparison. Spark asks for pandas
 #: wherever Arrow data goes through Python, whether pandas is used or not.
@@ -42,6 +43,10 @@ def settle() -> None:
 
 
 if __name__ == "__main__":
+    # No thread may run when this process forks: a child gets locks as they are and not the thread
+    # that would release them. Arrow's allocator and numpy's algebra start one each, if allowed to.
+    os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from pyspark import daemon
 
     # not this module's own: tasks look into the one that has a name

@@ -26,6 +26,8 @@ _MAX_BUCKETS = 1 << 14
 _SMALL = 20_000
 #: Each task answers with all buckets: not too many of them.
 _BUCKET_TASKS = 16
+#: A statement that is not cut.
+_WHOLE = (("", ""),)
 
 
 def checksum(
@@ -82,8 +84,8 @@ def custom_checksum(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The one row that an operator's own statement gives on each side."""
     work = [
-        Work(SOURCE, pair.source.begin(), (source_sql,), pair.source.connstr),
-        Work(TARGET, pair.target.begin(), (target_sql,), pair.target.connstr),
+        Work(SOURCE, pair.source.begin(), source_sql, _WHOLE, pair.source.connstr),
+        Work(TARGET, pair.target.begin(), target_sql, _WHOLE, pair.target.connstr),
     ]
     answers = collect(spark, work, _first_row, f"Counting {pair.dest}")
     return answers[SOURCE], answers[TARGET]

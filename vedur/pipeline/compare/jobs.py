@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import vedur.errors
 from vedur.db import Database, connect
 from vedur.errors import VedurError, error_from_json, error_to_json
-from vedur.pipeline.compare.model import Pair, Side
+from vedur.pipeline.compare.model import Pair, Piece, Side
 from vedur.pipeline.compare.plan import slices
 from vedur.pipeline.compare.progress import progress
 from vedur.pipeline.taskd import settle
@@ -30,18 +30,31 @@ SOURCE, TARGET = 0, 1
 
 #: The last line of a traceback that came through Spark as text.
 _OURS = re.compile(r"^vedur\.errors\.(\w+): (.*)$", re.M)
+#: Stand for a piece and for its pages in the pattern of a statement; no SQL has such characters.
+_TABLE, _PAGES = "\x01table\x01", "\x01pages\x01"
 #: Bytes of COPY data that are parsed together.
 _BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
 class Work:
-    """Statements of one task, all on one side."""
+    """Statements of one task, all on one side: `pattern` for each of `cuts`, (table, pages).
+
+    All tasks travel in every closure, so what they share is one text, and each has only its cuts.
+    """
 
     side: int
     begin: str
-    statements: tuple[str, ...]
+    pattern: str
+    cuts: tuple[tuple[str, str], ...]
     connstr: str = field(repr=False)
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """One for each cut."""
+        return tuple(
+            self.pattern.replace(_TABLE, table).replace(_PAGES, pages) for table, pages in self.cuts
+        )
 
 
 @contextmanager
@@ -72,13 +85,15 @@ def plan_work(
     """
     sides = []
     for number, side in ((SOURCE, pair.source), (TARGET, pair.target)):
-        texts = [
-            template.format(**_filled(side, side.slice_args(piece, pages), mask, buckets))
-            for piece, pages in slices(side)
-        ]
-        tasks = min(limit, len(texts))
+        args = side.slice_args(Piece(_TABLE, None), _PAGES)
+        pattern, begin = template.format(**_filled(side, args, mask, buckets)), side.begin()
+        cuts = [(piece.name, pages) for piece, pages in slices(side)]
+        tasks = min(limit, len(cuts))
         sides.append(
-            [Work(number, side.begin(), tuple(texts[i::tasks]), side.connstr) for i in range(tasks)]
+            [
+                Work(number, begin, pattern, tuple(cuts[i::tasks]), side.connstr)
+                for i in range(tasks)
+            ]
         )
     return [w for both in zip_longest(*sides) for w in both if w is not None]
 
