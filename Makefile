@@ -65,7 +65,7 @@ bench-capture: dev peers  ## cost of capture: none, ours, upstream's C trigger
 
 torture: dev  ## faults under load: MINUTES=5, SEED=, ONLY=, and hours by MINUTES=600
 	@$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) \
-	  $(if $(ONLY),--only "$(ONLY)") && $(BIN)/python -m tests.torture.report
+	  $(if $(ONLY),--only "$(ONLY)") $(ARGS); code=$$?; $(BIN)/python -m tests.torture.report; exit $$code
 
 torture-load: dev  ## as much load as is sustained for MINUTES=30, RATE= to set it: lag, memory, sizes
 	@$(BIN)/python -m tests.torture.soak --minutes $(or $(MINUTES),30) $(if $(RATE),--rate $(RATE)) \

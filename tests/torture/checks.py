@@ -7,6 +7,7 @@ Things that may need a moment (a backend that notices a dead client) are asked f
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -235,11 +236,20 @@ def status(rig: Rig, tick: int) -> None:
     _until(rig, wrong, "status")
 
 
+#: Errors that no fault from outside explains.
+_OWN = re.compile(
+    r"BUG|(crashed|failed): .*(\w+ object|invalid literal|unexpected keyword|not subscriptable)"
+)
+
+
 def log_bugs(rig: Rig, since: dict[str, int]) -> list[str]:
-    """Lines with the word BUG that the daemons have written since the offsets; moves them on."""
+    """Lines since the offsets that tell of an error of our own; moves the offsets on.
+
+    Java and dying task processes write to the same files: a traceback alone says nothing.
+    """
     found = []
     for path in sorted(Path(rig.base, "log").glob("*.log")):
         data = path.read_bytes()[since.get(path.name, 0) :]
         since[path.name] = since.get(path.name, 0) + len(data)
-        found += [x for x in data.decode(errors="replace").splitlines() if "BUG" in x]
+        found += [x for x in data.decode(errors="replace").splitlines() if _OWN.search(x)]
     return found
