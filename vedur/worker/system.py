@@ -57,7 +57,7 @@ class SystemEvents:
 
     def handle(self, event: Event) -> None:
         """Do what the event says; an unknown type stops the worker."""
-        kind = event.ev_type
+        kind = event.ev_type or ""  # anybody who may write to the queue can leave it out
         if kind == "EXECUTE":
             run_script(self.db, self.queue, event)
         elif kind.startswith("pgq."):
