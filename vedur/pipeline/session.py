@@ -200,7 +200,7 @@ def parallelism(session: SparkSession) -> int:
     value = session.conf.get("spark.default.parallelism", None)
     if value and value.isdigit():
         return int(value)
-    if not _is_remote(session):
+    if not is_remote(session):
         return int(session.sparkContext.defaultParallelism)
     return _remote_parallelism(session)
 
@@ -216,7 +216,7 @@ def _remote_parallelism(session: SparkSession) -> int:
 
 def _is_here(session: SparkSession) -> bool:
     """Do tasks run in this machine's own Java, with the Python that we named?"""
-    return not _is_remote(session) and str(session.sparkContext.master).startswith("local[")
+    return not is_remote(session) and str(session.sparkContext.master).startswith("local[")
 
 
 def is_alive(session: SparkSession, thorough: bool = False) -> bool:
@@ -227,14 +227,14 @@ def is_alive(session: SparkSession, thorough: bool = False) -> bool:
     if not thorough:
         return True
     try:
-        if _is_remote(session):
+        if is_remote(session):
             return bool(session.version)
         return not session.sparkContext._jsc.sc().isStopped()
     except Exception:
         return False
 
 
-def _is_remote(session: SparkSession) -> bool:
+def is_remote(session: SparkSession) -> bool:
     """Spark Connect: there is no Java here, or at least none that is ours to ask."""
     return not hasattr(session, "_jsparkSession")
 

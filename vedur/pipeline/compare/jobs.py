@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import vedur.errors
 from vedur.db import Database, connect
-from vedur.errors import VedurError
+from vedur.errors import VedurError, error_from_json, error_to_json
 from vedur.pipeline.compare.model import Pair, Side
 from vedur.pipeline.compare.plan import slices
 from vedur.pipeline.compare.progress import progress
@@ -134,8 +134,7 @@ def collect(spark: SparkSession, work: Sequence[T], do: Callable[[T], Any], what
         answers = [json.loads(row.answer) for row in frame.collect()]
     for said in answers:
         if "error" in said:
-            cls = getattr(vedur.errors, said["error"], VedurError)
-            raise cls(said["message"], **said["values"])
+            raise error_from_json(said)
     return [said["value"] for said in sorted(answers, key=lambda a: int(a["number"]))]
 
 
@@ -143,13 +142,12 @@ def _attempt(do: Callable[[T], Any], item: T, number: int) -> str:
     try:
         answer = {"number": number, "value": do(item)}
     except VedurError as error:
-        values = {k: v for k, v in error.values.items() if isinstance(v, str | int | None)}
-        name = type(error).__name__
-        answer = {"number": number, "error": name, "message": error.message, "values": values}
-    return json.dumps(answer, default=_plain)
+        answer = {"number": number, **error_to_json(error)}
+    return json.dumps(answer, default=plain)
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """For what JSON has no form of: whole numbers stay numbers, the rest is text."""
     if isinstance(value, Decimal) and value == value.to_integral_value():
         return int(value)
     return str(value)
