@@ -1,5 +1,7 @@
-"""Blocks name the file that they are to be stored in (`ini file=src.ini`), for the tests that follow
-the pages; Markdown knows no such word."""
+"""Blocks name the file that they are to be stored in (`ini file=src.ini`).
+
+Tests that follow the pages read it; Markdown knows no such word.
+"""
 
 from __future__ import annotations
 
