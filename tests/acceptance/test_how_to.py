@@ -43,7 +43,7 @@ def test_readme(servers: Servers, tmp_path: Path) -> None:
     for name, server in (("5501", first), ("5502", second)):
         text = text.replace(f"port={name} ", f"port={server.port} ")
     blocks = [(kind, body) for kind, _, body in harness.BLOCK.findall(text)]
-    pasted = "".join(body for kind, body in blocks if kind == "sh")
+    pasted = "".join(body for kind, body in blocks if kind == "bash")
     begin, pasted = pasted.split("\n", 1)
     assert begin == "make dev && export PATH=$PWD/.venv/bin:$PATH"
     with vdb.connect(first.connstr(), autocommit=True) as db:
