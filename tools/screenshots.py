@@ -1,8 +1,9 @@
-"""Pictures of the status page for the manual, of a real set under load.
+"""Pictures of the status page and outputs for the manual, of a real set under load.
 
-`python -m tools.screenshots [docs/images]` runs the demo's set (two servers, ticker, three workers
-on Spark), holds one leaf back for a while so that there is lag to see, and lets chromium take the
-pictures. About four minutes.
+`python -m tools.screenshots [docs]` runs the demo's set (two servers, ticker, three workers on
+Spark), holds one leaf back for a while so that there is lag to see, lets chromium take the
+pictures, plants a fault and puts what `doctor` says, and a line of a log, into `how-to/operate.md`.
+About four minutes.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
 
+from vedur.cli.manual import filled
 from vedur.clock import SYSTEM
 from vedur.demo.lab import Lab
 from vedur.demo.server import free_port
-from vedur.demo.story import LEAF, PART, ROOT, Story
+from vedur.demo.story import LEAF, PART, PART_OWNER, ROOT, Story
 
 CHROMIUM = "/usr/bin/chromium"
 
@@ -42,12 +44,15 @@ class PageLab(Lab):
     ) -> Path:
         """See `Lab.worker_ini`."""
         more = {"web_port": str(self.port), "web_max_lag": "30"} if name == ROOT else {}
+        if name == PART:
+            more = {"log_format": "json"}
         one_core = "[spark]\nspark.master = local[1]\n"
         return super().worker_ini(name, connstr, {**(extra or {}), **more}, spark or one_core)
 
 
-def main(directory: Path) -> None:
-    """Take all pictures."""
+def main(docs: Path) -> None:
+    """Take all pictures, then the outputs."""
+    directory = docs / "images"
     directory.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers and workers must not stay
     story = Story(Console(stderr=True), fast=True)
@@ -74,8 +79,23 @@ def main(directory: Path) -> None:
             take(browser, f"http://127.0.0.1:{lab.port}", directory)
             browser.close()
         story._finish_load(load)
+        record(story, docs / "how-to" / "operate.md")
     finally:
         lab.close()
+
+
+def record(story: Story, page: Path) -> None:
+    """doctor on the leaf that is paused and now lacks a key; a line of its log."""
+    lab = story.lab
+    fault = "alter table user_session1 drop constraint pk_user_session"
+    lab.psql("leaf", "digoal_02", fault, user=PART_OWNER)
+    said = lab.londiste(PART, "doctor", check=False)
+    counted = [line for line in lab.log_text(PART).splitlines() if "count:" in line]
+    parts = {
+        "doctor": f"```text\n$ vedur {PART}.ini doctor\n{said.stdout}```\n",
+        "json": f"```json\n{counted[-1]}\n```\n",
+    }
+    page.write_text(filled(page.read_text("utf-8"), parts), "utf-8")
 
 
 def take(browser: Browser, base: str, directory: Path) -> None:
@@ -93,4 +113,4 @@ def take(browser: Browser, base: str, directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/images"))
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs"))

@@ -13,10 +13,13 @@ import pytest
 
 from tests.acceptance import test_tutorial as harness
 from tests.fixtures.pg import VERSIONS, Servers
+from vedur import db as vdb
+from vedur.demo.server import free_port
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
 
-PAGES = Path(__file__).parents[2] / "docs" / "how-to"
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "how-to"
 
 
 @pytest.mark.parametrize(
@@ -31,6 +34,46 @@ def test_page(name: str, commands: int, servers: Servers, tmp_path: Path) -> Non
 def test_replace_londiste(servers: Servers, tmp_path: Path) -> None:
     """Its extensions are there for PostgreSQL 15."""
     assert follow(PAGES / "replace-londiste.md", (15, 15), servers, tmp_path) >= 25
+
+
+def test_readme(servers: Servers, tmp_path: Path) -> None:
+    """Its pair, pasted into a shell, of databases that were there before; then what it shows."""
+    first, second = servers.private(min(VERSIONS)), servers.private(max(VERSIONS))
+    text = (ROOT / "README.md").read_text("utf-8")
+    for name, server in (("5501", first), ("5502", second)):
+        text = text.replace(f"port={name} ", f"port={server.port} ")
+    blocks = [(kind, body) for kind, _, body in harness.BLOCK.findall(text)]
+    pasted = "".join(body for kind, body in blocks if kind == "bash")
+    begin, pasted = pasted.split("\n", 1)
+    assert begin == "make dev && export PATH=$PWD/.venv/bin:$PATH"
+    with vdb.connect(first.connstr(), autocommit=True) as db:
+        db.execute("create database shop")
+    with vdb.connect(first.connstr("shop"), autocommit=True) as db:
+        db.execute("create table orders (id serial primary key, customer text not null)")
+        db.execute("insert into orders (customer) select i from generate_series(1, 2000) i")
+    with vdb.connect(second.connstr(), autocommit=True) as db:
+        db.execute("create database shop_copy")
+    # another page may be at that port
+    pasted = re.sub("^web_port = 8060$", f"web_port = {free_port()}", pasted, flags=re.M)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    try:
+        done = subprocess.run(
+            ["bash", "-e", "-c", pasted], cwd=tmp_path, env={**os.environ, "PATH": path},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        with vdb.connect(first.connstr("shop"), autocommit=True) as db:
+            db.execute("update orders set customer = 'Mrs. Late' where id = 7")
+        shown = [pair for kind, body in blocks if kind == "console"
+                 for pair in harness._commands(body)]  # fmt: skip
+        assert len(shown) == 2
+        for command, want in shown:
+            harness._run(command, want, tmp_path, path)
+        with vdb.connect(second.connstr("shop_copy"), autocommit=True) as db:
+            assert db.value("select customer from orders where id = 7") == "Mrs. Late"
+            assert db.value("select count(*) from orders") == 2000
+    finally:
+        _kill(tmp_path)
 
 
 def follow(page: Path, versions: tuple[int, int], servers: Servers, tmp_path: Path) -> int:
@@ -53,8 +96,12 @@ def follow(page: Path, versions: tuple[int, int], servers: Servers, tmp_path: Pa
                     harness._run(here(command), want, tmp_path, os.pathsep.join(map(str, tools)))
                     ran += 1
     finally:
-        for ini in tmp_path.glob("*.ini"):
-            tool = "pgqd" if ini.name == "pgqd.ini" else "londiste3"
-            command = [Path(sys.executable).with_name(tool), "-k", ini.name]
-            subprocess.run(command, cwd=tmp_path, check=False, capture_output=True)
+        _kill(tmp_path)
     return ran
+
+
+def _kill(place: Path) -> None:
+    for ini in place.glob("*.ini"):
+        tool = "pgqd" if ini.name == "pgqd.ini" else "londiste3"
+        command = [Path(sys.executable).with_name(tool), "-k", ini.name]
+        subprocess.run(command, cwd=place, check=False, capture_output=True)

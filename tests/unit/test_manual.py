@@ -39,3 +39,27 @@ def test_every_page_is_in_the_menu() -> None:
     named = set(re.findall(r"[\w/-]+\.md", menu))
     on_disk = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
     assert on_disk == named
+
+
+def test_the_name_of_a_file_is_said_above_it() -> None:
+    """Only tests read the word behind the fence."""
+    seen = 0
+    for path in DOCS.rglob("*.md"):
+        above = ""
+        for line in path.read_text("utf-8").splitlines():
+            found = re.fullmatch(r"```\w+ file=(\S+)", line)
+            if found:
+                seen += 1
+                assert f"`{found[1]}`" in above, (path, found[1])
+            above = line if line.strip() else above
+    assert seen > 20
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_outside_the_manual(name: str) -> None:
+    """mkdocs looks at those of its own pages."""
+    home = DOCS.parent
+    targets = re.findall(r"\]\(([^)#\s]+)", (home / name).read_text("utf-8"))
+    here = [target for target in targets if "://" not in target]
+    assert [target for target in here if not (home / target).exists()] == []
+    assert name != "README.md" or len(here) > 20

@@ -15,6 +15,7 @@ import pytest
 from tests.fixtures.pg import TestServer
 from tests.web.lab import QUEUE, SetLab
 from vedur import db as vdb
+from vedur.catalog.attrs import COLUMNS, encode_attrs
 from vedur.cli.main import main
 from vedur.clock import SystemClock
 from vedur.config import LondisteSettings
@@ -57,6 +58,7 @@ def test_a_healthy_set(lab: SetLab) -> None:
         assert {"node", "ticker", "worker", "lag", "copy", "rotation"} <= checks
         assert ("triggers" in checks) == (node == "src")
         assert ("provider" in checks) == (node != "src")
+        assert ("indexes" in checks) == (node != "src")
 
 
 def test_the_server_does_not_answer(lab: SetLab) -> None:
@@ -100,6 +102,39 @@ def test_tables_without_key_or_gone(lab: SetLab) -> None:
     found = examine(lab, "dst")
     assert sick(found) == [("fail", "tables")]
     assert text(found, "tables") == "not in the database: shop.lines"
+
+
+def test_indexes_that_the_provider_has(lab: SetLab) -> None:
+    leaf, root = lab.dbs["dst"], lab.dbs["src"]
+    root.execute("create index on shop.orders (note, id desc)")
+    root.execute("create index on shop.orders (lower(note)) where id > 5")
+    root.execute("create index on shop.lines (order_id)")
+    leaf.execute("create index another_name on shop.lines (order_id)")
+    found = examine(lab, "dst")
+    assert sick(found) == [("warn", "indexes")]
+    assert text(found, "indexes") == (
+        "the provider has more: shop.orders (lower(note), where id > 5), shop.orders (note, id)"
+    )
+    # the columns may have other names here, and some may not be here
+    leaf.execute("alter table shop.orders rename note to remark")
+    leaf.execute(
+        "update londiste.table_info set table_attrs = %s where table_name = 'shop.orders'",
+        [encode_attrs({COLUMNS: "id,note=remark"})],
+    )
+    assert "shop.orders (remark, id)" in text(examine(lab, "dst"), "indexes")
+    leaf.execute("create index on shop.orders (remark, id)")
+    assert sick(examine(lab, "dst")) == []
+
+
+def test_a_role_without_any_right(lab: SetLab) -> None:
+    db = lab.dbs["src"]
+    if not db.value("select 1 from pg_roles where rolname = 'doctor_stranger'"):
+        db.execute("create role doctor_stranger login")
+    mine = with_params(lab.sessions["src"].settings.db, user="doctor_stranger")
+    found = examine(lab, "src", db=mine)
+    assert sick(found) == [("fail", "rights")]
+    assert "permission denied" in text(found, "rights")
+    assert "londiste_writer" in str(found)
 
 
 def test_rights_that_are_missing(lab: SetLab) -> None:

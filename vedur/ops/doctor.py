@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from vedur.config import LondisteSettings
-from vedur.errors import DatabaseError, VedurError
+from vedur.errors import DatabaseError, PrivilegeError, VedurError
 from vedur.log import mask
 from vedur.node.info import NodeInfo, get_node_info, has_schema
 from vedur.ops import doctor_machine as machine
@@ -35,6 +35,11 @@ _CALM = {
     Kind.ROTATION: "the queue rotates, no consumer is missing",
     Kind.TRANSACTION: "no transaction is open for long",
 }
+#: For the role of a worker; commands need them, too.
+_GRANTS = (
+    "as owner of the database grant pgq_admin, londiste_writer to the role of the ini; "
+    "docs/reference/privileges.md has all"
+)
 
 
 def doctor(settings: LondisteSettings) -> Iterator[Finding]:
@@ -42,8 +47,10 @@ def doctor(settings: LondisteSettings) -> Iterator[Finding]:
     yield from machine.check_ini(settings)
     with Session(settings) as session:
         info: NodeInfo | None = None
-        found = list(_local(session))
-        yield from found
+        found = []
+        for finding in _guarded("database", lambda: _local(session)):
+            found.append(finding)
+            yield finding
         if all(finding.verdict is not Verdict.FAIL for finding in found):
             info = get_node_info(session.db, session.queue)
         if info is None:
@@ -84,6 +91,8 @@ def _guarded(check: str, run: Callable[[], Iterator[Finding]]) -> Iterator[Findi
     """The findings of a check; one that breaks is a finding itself."""
     try:
         yield from run()
+    except PrivilegeError as error:
+        yield fail("rights", mask(error.message), _GRANTS)
     except VedurError as error:
         yield fail(check, mask(error.message), "mend this first, the check could not be made")
 

@@ -114,7 +114,7 @@ def check_provider(session: Session, info: NodeInfo) -> Iterator[Finding]:
         yield fail(
             "provider",
             f"{name}: {mask(error.message)}",
-            "see that it runs, and its location (members); remote_extra_connstr is added to it",
+            'see that it runs, and its location ("members"); remote_extra_connstr is added to it',
         )
         return
     yield from check_server("provider", provider, session.clock)

@@ -1,4 +1,4 @@
-"""Checks of the replicated tables: presence, rights, keys, triggers."""
+"""Checks of the replicated tables: presence, rights, keys, indexes, triggers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,16 @@ def check_tables(session: Session, info: NodeInfo) -> Iterator[Finding]:
         yield from _capture(session, local)
         return
     yield from _rights(present, [t.dest_table for t in local if not t.ready])
-    yield from _copyable(session, info, [t for t in local if not t.ready])
+    try:
+        provider = session.provider(info)
+    except DatabaseError:
+        return  # said before
+    there = {t.table_name: t for t in get_table_list(provider, session.queue) if t.local}
+    pairs = [(t, there[t.table_name]) for t in local if t.table_name in there]
+    yield from _copyable(provider, [theirs for mine, theirs in pairs if not mine.ready])
+    here = {row.name for row in present}
+    copied = [pair for pair in pairs if pair[0].ready and pair[0].dest_table in here]
+    yield from _indexes(session.db, provider, copied)
 
 
 def _rows(db: Database, name: str, tables: Sequence[str], **more: str) -> list[Any]:
@@ -109,20 +118,51 @@ def _capture(session: Session, local: Sequence[TableInfo]) -> Iterator[Finding]:
         yield ok("triggers", "every change is caught")
 
 
-def _copyable(session: Session, info: NodeInfo, waiting: Sequence[TableInfo]) -> Iterator[Finding]:
+def _copyable(provider: Database, waiting: Sequence[TableInfo]) -> Iterator[Finding]:
     """May tables that wait for their first copy be read on the provider?"""
-    if not waiting:
-        return
-    try:
-        provider = session.provider(info)
-    except DatabaseError:
-        return  # said before
-    there = {t.table_name: t.dest_table for t in get_table_list(provider, session.queue) if t.local}
-    wanted = [there[t.table_name] for t in waiting if t.table_name in there]
-    closed = [row.name for row in _rows(provider, "table_health", wanted) if not row.may_select]
+    health = _rows(provider, "table_health", [t.dest_table for t in waiting])
+    closed = [row.name for row in health if not row.may_select]
     if closed:
         yield fail(
             "rights",
             f"may not read on the provider: {names(closed)}",
             "grant select on them to the role that reads there",
         )
+
+
+def _indexes(
+    db: Database, provider: Database, pairs: Sequence[tuple[TableInfo, TableInfo]]
+) -> Iterator[Finding]:
+    """Does the node lack indexes of the provider, on columns that it takes?"""
+    if not pairs:
+        return
+    here = _index_keys(db, [mine for mine, _ in pairs])
+    there = _index_keys(provider, [theirs for _, theirs in pairs], primary=False)
+    lacking = []
+    for mine, theirs in pairs:
+        own = here.get(mine.dest_table, set())
+        taken = None if mine.columns is None else dict(mine.columns)
+        for keys in sorted(there.get(theirs.dest_table, set())):
+            named = keys if taken is None else tuple(taken[key] for key in keys if key in taken)
+            # shorter: of columns that the node does not take, or an expression of some
+            if len(named) == len(keys) and named not in own:
+                lacking.append(f"{mine.dest_table} ({', '.join(named)})")
+    if lacking:
+        yield warn(
+            "indexes",
+            f"the provider has more: {names(lacking)}",
+            "create index ... if queries here want them; replay itself needs the primary key only",
+        )
+    else:
+        yield ok("indexes", "every one of the provider")
+
+
+def _index_keys(
+    db: Database, tables: Sequence[TableInfo], *, primary: bool = True
+) -> dict[str, set[tuple[str, ...]]]:
+    """The keys of the valid indexes of each table; primary keys are a check of their own."""
+    found: dict[str, set[tuple[str, ...]]] = {}
+    for row in _rows(db, "table_indexes", [t.dest_table for t in tables]):
+        if primary or not row.is_primary:
+            found.setdefault(row.name, set()).add(tuple(row.keys))
+    return found

@@ -140,7 +140,7 @@ class NodeDetail:
     lag       age of the first tick that the node has not applied, 0 if it has all
     tick_age  age of the tick that it has applied: what `status` calls lag
     backlog   about how many events it has not applied
-    rate      events a second: applied in the last minute; on the root made, over the last ticks
+    rate      events a second: applied in the last minute; on the root made, by their numbers
     """
 
     status: NodeStatus

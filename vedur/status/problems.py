@@ -113,7 +113,7 @@ def node_problems(node: NodeDetail, max_lag: float = MAX_LAG) -> Iterator[Proble
             Kind.QUARANTINE,
             node.name,
             f"{count} event(s) of {tables} in quarantine",
-            "quarantine list shows them; mend the cause, then quarantine replay",
+            '"vedur INI quarantine list" shows them; mend the cause, then "quarantine replay"',
         )
     if node.queue is not None:
         yield from _ticker(node.name, node.queue)
@@ -141,14 +141,18 @@ def node_problems(node: NodeDetail, max_lag: float = MAX_LAG) -> Iterator[Proble
 def _unreachable(node: NodeDetail) -> Problem:
     if node.status.failure == TAGGED:
         return Problem(
-            Severity.WARN, Kind.NODE, node.name, TAGGED, "drop-node, when it will not come back"
+            Severity.WARN,
+            Kind.NODE,
+            node.name,
+            TAGGED,
+            f'"vedur INI drop-node {node.name}", when it will not come back',
         )
     return Problem(
         Severity.FAIL,
         Kind.NODE,
         node.name,
         f"no answer: {node.status.failure}",
-        "see that the server runs and that its location (members) is right",
+        'see that the server runs and that its location ("vedur INI members") is right',
     )
 
 
@@ -161,7 +165,7 @@ def _worker(node: NodeDetail) -> Iterator[Problem]:
             Kind.WORKER,
             node.name,
             f"{place}{of} is refused: {error.message}",
-            "errors shows it; mend the target and it goes on by itself, or skip the event",
+            '"vedur INI errors" shows it; mend the target and it goes on by itself, or "skip" it',
         )
     if not node.replay_errors:
         for stop in node.status.errors:
@@ -178,7 +182,7 @@ def _worker(node: NodeDetail) -> Iterator[Problem]:
             Kind.WORKER,
             node.name,
             "the worker is paused",
-            f"resume --node={node.name}",
+            f'"vedur INI resume --node={node.name}"',
         )
     elif not node.status.uptodate:
         yield Problem(
@@ -186,7 +190,7 @@ def _worker(node: NodeDetail) -> Iterator[Problem]:
             Kind.WORKER,
             node.name,
             "the worker has not seen the latest settings of its node",
-            "see that it runs: worker, or its log",
+            'start it ("vedur -d INI worker"), or see its log',
         )
 
 

@@ -190,7 +190,8 @@ METRICS: tuple[Declared, ...] = (
     ),
     Declared(
         "vedur_queue_events",
-        "events written to the node's queue, by its sequence",
+        "events written to the node's queue, by their numbers; a forced tick (wait-root, compare, "
+        "a first copy) takes some 2000 of them, too",
         _of_queue(lambda q: q.events_total),
         counter=True,
     ),

@@ -34,6 +34,24 @@ left join pg_catalog.pg_namespace n on n.nspname = w.schema
 left join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = w.name and c.relkind in ('r', 'p')
 order by w.schema, w.name
 
+-- name: table_indexes
+-- The valid indexes of each named table: column names or expressions of their keys; a partial one has its
+-- condition as the last.
+select w.schema || '.' || w.name as name,
+    i.indisprimary as is_primary,
+    array(
+        select coalesce(a.attname::text, pg_catalog.pg_get_indexdef(i.indexrelid, k.nr, true))
+        from pg_catalog.generate_series(1, i.indnkeyatts::int) as k (nr)
+        left join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum = i.indkey[k.nr - 1] and a.attnum > 0
+        order by k.nr
+    ) || case when i.indpred is null then array[]::text[]
+        else array['where ' || pg_catalog.pg_get_expr(i.indpred, c.oid, true)] end as keys
+from rows from (pg_catalog.unnest(%(schemas)s::text[]), pg_catalog.unnest(%(names)s::text[])) as w (schema, name)
+join pg_catalog.pg_namespace n on n.nspname = w.schema
+join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = w.name and c.relkind in ('r', 'p')
+join pg_catalog.pg_index i on i.indrelid = c.oid and i.indisvalid
+order by name, keys
+
 -- name: table_triggers
 -- Of each named table: operations that enabled triggers of the queue catch (I U D T), and triggers that are disabled.
 select w.schema || '.' || w.name as name,
