@@ -44,7 +44,12 @@ DEFAULTS = {
     # Idle executors' Python keeps its connections; a new one costs about 0.2 s per batch.
     "spark.python.worker.reuse": "true",
 }
-_LOCAL_ONLY = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_LOCAL_ONLY = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Elsewhere it may not be installed, and `warm_up` should be the one to say so.
+    "spark.python.daemon.module": "vedur.pipeline.daemon",
+}
 _scratch: Scratch | None = None
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
 
