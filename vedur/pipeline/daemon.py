@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import gc
 
-import psycopg  # noqa: F401
 import pyarrow  # noqa: F401
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
