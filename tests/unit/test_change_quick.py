@@ -204,7 +204,7 @@ def test_a_full_buffer_is_written_between_blocks() -> None:
     sink = Sink(20_000, True)
     staged = sink.run(text, block=100)
     assert sorted(int(row[2]) for row in staged) == list(range(1, 1001))
-    assert sink.column_rows > 500 and sink.flushes > 3
+    assert sink.column_rows > 300 and sink.flushes > 3
 
 
 def test_names_of_every_kind_are_cut_out() -> None:

@@ -157,6 +157,7 @@ class QuickReader:
             count = found.run(at)
             if count < self.least_run:
                 continue
+            count = block.fitting(at, count, self.flush_at - self.collapser.size)
             if buffer.waiting is not None and buffer.waiting.pattern is not pattern:
                 self.collapser.take_waiting(buffer)
             if buffer.waiting is None:
@@ -165,7 +166,7 @@ class QuickReader:
             buffer.waiting.pieces.append(piece)
             buffer.last = piece.last
             self.collapser.events += count
-            self.collapser.size += piece.nbytes
+            self.collapser.size += block.size(at, count)
             return count
         return 0
 
