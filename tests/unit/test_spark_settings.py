@@ -53,6 +53,13 @@ def test_a_cluster_is_not_told_to_call_back_to_the_loopback() -> None:
     assert session._merged({})["spark.driver.host"] == "127.0.0.1"
 
 
+def test_a_cluster_is_not_told_to_start_a_module_that_it_may_not_have() -> None:
+    key = "spark.python.daemon.module"
+    assert session._merged({})[key] == "vedur.pipeline.daemon"
+    assert session._merged({key: "pyspark.daemon"})[key] == "pyspark.daemon"
+    assert key not in session._merged({"spark.master": "spark://host:7077"})
+
+
 def test_spark_connect_gets_what_the_ini_says_and_nothing_else() -> None:
     given = {"spark.remote": "sc://host:15002", "spark.sql.session.timeZone": "UTC"}
     assert session._merged(given) == given
