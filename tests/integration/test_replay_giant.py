@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tests.oracle.leaf import Leaf
+from tests.oracle.pair import tick
+from vedur.db import connect
 from vedur.pipeline import replay
 from vedur.pipeline.stage.job import run_job
 from vedur.pipeline.stage.task import StageTask
@@ -57,3 +59,24 @@ def test_a_giant_transaction_is_cut_and_memory_bounded(
     assert all(s["held"] <= FLUSH_BYTES + SLACK for s in summaries)
     chunks = sum(s["tables"]["public.t"]["chunks"] for s in summaries)
     assert chunks >= 2 * ROWS * 150 // FLUSH_BYTES
+
+
+def test_a_giant_transaction_that_ticks_have_passed_is_cut(
+    make_leaf: Callable[..., Leaf], summaries: list[dict[str, Any]]
+) -> None:
+    leaf = make_leaf()
+    leaf.parallel = 2
+    leaf.pair.table("public.t", "create table t (id int primary key, v int, w text)", flags="AIUDJ")
+    leaf.catch_up()
+    rows = ROWS + 5000
+    with connect(leaf.root.connstr, autocommit=True) as other, leaf.root.transaction():
+        leaf.root.execute(f"insert into t select i, i, 'x' from generate_series(1, {rows}) i")
+        tick(other)  # it knows of all these events and holds none
+        while leaf.worker.work():
+            pass
+    summaries.clear()
+    leaf.catch_up()
+    assert len(summaries) == 2
+    assert sum(s["events"] for s in summaries) == rows
+    assert all(s["events"] > rows // 3 for s in summaries)
+    leaf.same("t")
