@@ -91,7 +91,7 @@ class TableMerge:
                 raise
             log.debug("%s: changes collide in passing, rows are taken out first", self.spec.name)
             if alike:
-                parts = self._composed()
+                self._fold()
             with self.db.transaction():
                 return self._merge_all(parts, reinsert=True)
 
@@ -104,9 +104,12 @@ class TableMerge:
         parts = self._in_order()
         if not parts and self.table.needs_fold:
             self._fold()
+        self._require_composed()  # a task may have found that already
+        return parts
+
+    def _require_composed(self) -> None:
         if any(kind in "X!" for kind, _ in self.kinds):
             raise NeedsRowByRow
-        return parts
 
     def _alike(self) -> str:
         """The kind of all changes in several parts, if one statement can take them as they are.
@@ -265,6 +268,7 @@ class TableMerge:
         if self.table.chunks == 1 and not self.db.value(self._text("has_duplicates")):
             return
         self._rewrite("fold")
+        self._require_composed()
 
     def _filter(self) -> None:
         """See the changes through the table's condition."""
