@@ -118,7 +118,11 @@ def test_runs_of_a_key_that_interleave_need_row_by_row(db: Database) -> None:
         TableMerge(db, table, 0, []).run()
 
 
-def test_the_last_update_of_a_key_counts_whatever_part_it_is_in(db: Database) -> None:
+@pytest.mark.parametrize("most", [0, 100])
+def test_the_last_update_of_a_key_counts_whatever_part_it_is_in(
+    db: Database, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr("vedur.pipeline.apply.merge.LATEST_ROWS", most)
     table = _parts(
         db,
         (1, 1, 4, "U", 1, "a"), (1, 2, 9, "U", 2, "b"), (1, 5, 5, "U", 7, "nobody"),

@@ -28,6 +28,9 @@ _COLLISIONS = frozenset(("23505", "23P01"))
 ANALYZE_ROWS = 20_000
 #: Every statement reads the whole staging table to find its part; beyond this a fold is cheaper.
 MAX_PARTS = 8
+#: The latest of more updates are sorted at more cost than another join with the table has: 88,000
+#: of 200,000 rows in two parts 0.30 s of CPU (part after part 0.40), 200,000 of them 0.65 (0.60).
+LATEST_ROWS = 100_000
 
 
 class NeedsRowByRow(Exception):
@@ -76,7 +79,12 @@ class TableMerge:
         if self.after:
             self._count()
         alike = self._alike()
-        parts = [] if alike else self._composed()
+        parts: list[Part] = []
+        if alike == "U" and self.table.rows > LATEST_ROWS:
+            parts = self._in_order()
+            alike = "" if parts else alike
+        elif not alike:
+            parts = self._composed()
         if self.spec.condition:
             self._filter()
         if self._total("N") and self.db.value(self._text("existing")):

@@ -183,8 +183,7 @@ from {stage} s
 where {chosen} and s.kind = 'U' and s.shape = {shape} and {match}
 
 -- name: merge_update_latest
--- Rows that changed, where several parts tell of the same columns: the last change of a key counts. Of 88,000 changes in
--- two parts of a table with 200,000 rows this takes 0.30 s of CPU, part after part 0.40 s: each joins with the whole table.
+-- Rows that changed, where several parts tell of the same columns: the last change of a key counts.
 with latest as materialized (
     select distinct on ({keys}) s.*
     from {stage} s
