@@ -42,6 +42,19 @@ def _rebuild(cls: type[VedurError], message: str, values: dict[str, Any]) -> Ved
     return cls(message, **values)
 
 
+def error_to_json(error: VedurError) -> dict[str, Any]:
+    """An error that leaves its process as text; plain values go along."""
+    values = {k: v for k, v in error.values.items() if isinstance(v, str | int | None)}
+    return {"error": type(error).__name__, "message": error.message, "values": values}
+
+
+def error_from_json(said: dict[str, Any]) -> VedurError:
+    """The same error again."""
+    cls = globals().get(said["error"])
+    known = isinstance(cls, type) and issubclass(cls, VedurError)
+    return (cls if known else VedurError)(said["message"], **said["values"])  # type: ignore[misc]
+
+
 class UsageError(VedurError):
     """The command line is wrong, use --help for help."""
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.pg import Servers, TestServer
+from tests.fixtures.wait import until
 from vedur.clock import SYSTEM
 from vedur.db import Database
 
@@ -41,16 +42,6 @@ class Collector(pgq.Consumer):
 
 Collector("collector", "db", sys.argv[1:]).start()
 """
-
-
-def until(condition: Callable[[], object], seconds: float = 20.0) -> bool:
-    """Wait for a condition with a deadline."""
-    end = SYSTEM.monotonic() + seconds
-    while SYSTEM.monotonic() < end:
-        if condition():
-            return True
-        SYSTEM.sleep(0.05)
-    return False
 
 
 def make_queue(db: Database) -> Database:

@@ -7,30 +7,20 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures.pg import TestServer
+from tests.fixtures.wait import until
 from vedur import __version__
-from vedur.clock import SYSTEM
 from vedur.config import PgqdSettings, sample_ini
 from vedur.daemon import is_running
 from vedur.db import Database
 
 COMMAND = [sys.executable, "-m", "vedur.cli.pgqd"]
 LINE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \d+ "
-
-
-def until(condition: Callable[[], object], seconds: float = 15.0) -> bool:
-    """Wait for a condition with a deadline."""
-    end = SYSTEM.monotonic() + seconds
-    while SYSTEM.monotonic() < end:
-        if condition():
-            return True
-        SYSTEM.sleep(0.02)
-    return False
 
 
 def pgqd(*args: str) -> subprocess.CompletedProcess[str]:

@@ -15,20 +15,21 @@ import pytest
 from tests.integration.compare_lab import Lab, make_lab  # noqa: F401
 from tests.integration.test_compare import ready
 from tests.oracle.pair import QUEUE
+from vedur.pipeline.compare import Lender, socket_path
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 MakeLab = Callable[..., Lab]
 
 
-def command(ini: Path, *args: str) -> subprocess.CompletedProcess[str]:
+def command(ini: Path, *args: str, **more: str) -> subprocess.CompletedProcess[str]:
     code = "from vedur.cli.main import londiste3; londiste3()"
     return subprocess.run(
         [sys.executable, "-c", code, str(ini), *args],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        env={**os.environ, "PYTHONWARNINGS": "ignore", **more},
     )
 
 
@@ -66,7 +67,10 @@ def test_compare_and_repair(make_lab: MakeLab, tmp_path: Path) -> None:  # noqa:
     assert done.returncode == 0, done.stderr
     (table,) = json.loads(done.stdout)
     assert (table["inserts"], table["updates"], table["deletes"]) == (1, 1, 0)
-    done = command(ini, "compare", "--json")
+    # A worker that runs beside it lends its session: the command needs no Java of its own.
+    lender = Lender(lab.spark, socket_path(f"{tmp_path}/leaf.pid"), 4)
+    done = command(ini, "compare", "--json", JAVA_HOME="/nowhere", PATH="/nowhere")
+    lender.stop()
     assert done.returncode == 0, done.stderr
     (table,) = json.loads(done.stdout)
     assert table["match"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.fixtures.pg import Servers, TestServer
-from vedur.clock import SYSTEM
+from tests.fixtures.wait import until
 from vedur.config import PgqdSettings
 from vedur.db import Database, connect
 from vedur.errors import ConnectError
@@ -18,16 +18,6 @@ from vedur.queue import ticker
 from vedur.queue.ticker_service import TickerService
 
 QUEUE = "odd \"queue'"
-
-
-def until(condition: Callable[[], object], seconds: float = 15.0) -> bool:
-    """Wait for a condition with a deadline."""
-    end = SYSTEM.monotonic() + seconds
-    while SYSTEM.monotonic() < end:
-        if condition():
-            return True
-        SYSTEM.sleep(0.02)
-    return False
 
 
 def never() -> bool:

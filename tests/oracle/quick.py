@@ -18,12 +18,12 @@ from vedur.pipeline.stage.task import StageTask, stage_slice
 
 def run_here(_spark: object, task: StageTask) -> list[dict[str, Any]]:
     """The job without Spark."""
-    from vedur.pipeline.stage.job import _rebuild
+    from vedur.errors import error_from_json
 
     summaries = [json.loads(stage_slice(task, part)) for part in range(len(task.slices))]
     for said in summaries:
         if "error" in said:
-            raise _rebuild(said)
+            raise error_from_json(said)
     return summaries
 
 

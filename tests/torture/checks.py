@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.torture.processes import children, cmdline, working_in
+from tests.torture.processes import DAEMON, children, cmdline, working_in
 from tests.torture.rig import LEAF, ROOT, Rig
 from tests.torture.schema import NAMES, OWNER, PART_HERE, SEQUENCES
 from vedur.demo.lab import QUEUE
@@ -174,7 +174,7 @@ def processes(rig: Rig) -> list[tuple[int, str]]:
     wanted = set(tops) | set(children(*tops))
     found = [(pid, cmdline(pid)[:100]) for pid in working_in(rig.base) - wanted if cmdline(pid)]
     # Java goes on using task processes whose daemon was killed; it can have no more than slots
-    orphans = [(pid, text) for pid, text in found if "pyspark.daemon" in text]
+    orphans = [(pid, text) for pid, text in found if DAEMON in text]
     return [x for x in found if x not in orphans or len(orphans) > MOST_ORPHANS]
 
 

@@ -11,19 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.wait import until
 from vedur.clock import SYSTEM, Backoff
 from vedur.daemon import AlreadyRunning, PidFile, Sent, Signals, is_running, signal_pidfile
 from vedur.errors import StateError
-
-
-def until(condition, seconds: float = 10.0) -> bool:
-    """Wait for a condition with a deadline."""
-    end = SYSTEM.monotonic() + seconds
-    while SYSTEM.monotonic() < end:
-        if condition():
-            return True
-        SYSTEM.sleep(0.02)
-    return False
 
 
 def dead_pid() -> int:

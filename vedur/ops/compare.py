@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from vedur.catalog.quarantine import count_waiting
 from vedur.catalog.tables import OK_STATES, TableInfo, get_table_list
@@ -27,10 +28,12 @@ from vedur.ops.session import Session, remote_connstr
 from vedur.sql import query
 
 if TYPE_CHECKING:
-    from vedur.pipeline.compare import Buckets, Differences, Pair
+    from vedur.pipeline.compare import Borrowed, Buckets, Comparer, Differences, Pair, Sums
     from vedur.pipeline.session import SparkSession
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: The statement of the contract, which the engine answers slice by slice with the same number.
 _STANDARD = re.compile(
@@ -102,13 +105,9 @@ def compare(
     info, tables = chosen_tables(session, options.tables)
     if not tables:
         return CompareResult()
-    own, spark = (spark is None), spark or start_spark(session)
-    try:
+    with counting(session, spark) as comparer:
         nodes = make_nodes(session, info, force=options.force, max_wait=options.max_wait)
-        results = [_compare_table(session, spark, nodes, table, options) for table in tables]
-    finally:
-        if own:
-            end_spark(spark)
+        results = [_compare_table(session, comparer, nodes, table, options) for table in tables]
     return CompareResult(tuple(results))
 
 
@@ -125,6 +124,76 @@ def end_spark(spark: SparkSession) -> None:
     from vedur.pipeline.session import stop_session
 
     stop_session(spark)
+
+
+@contextmanager
+def counting(session: Session, spark: SparkSession | None = None) -> Iterator[Comparer]:
+    """Something that counts: in `spark`, or in what `_Lent` finds."""
+    from vedur.pipeline.compare import SparkComparer
+
+    if spark is not None:
+        yield SparkComparer(spark, session.settings.max_connections_per_node)
+        return
+    lent = _Lent(session)
+    try:
+        yield lent
+    finally:
+        lent.close()
+
+
+class _Lent:
+    """The session of the node's worker, if it runs here; else, or when that ends, one of our own.
+
+    Ours starts before anything is looked at: nobody's snapshot is to wait for Java.
+    """
+
+    def __init__(self, session: Session) -> None:
+        from vedur.pipeline.compare import Borrowed, NobodyLends, socket_path
+
+        self._session = session
+        self._borrowed: Borrowed | None = None
+        self._spark: SparkSession | None = None
+        path = socket_path(session.settings.pidfile)
+        try:
+            self._borrowed = Borrowed(path) if path else None
+        except NobodyLends as why:
+            log.debug("no session to borrow at %s: %s", path, why)
+        if self._borrowed is None:
+            self._spark = start_spark(session)
+
+    def checksum(self, pair: Pair, *, count_only: bool = False) -> tuple[Sums, Sums]:
+        return self._ask(lambda c: c.checksum(pair, count_only=count_only))
+
+    def buckets(self, pair: Pair) -> Buckets:
+        return self._ask(lambda c: c.buckets(pair))
+
+    def custom(self, pair: Pair, source_sql: str, target_sql: str) -> tuple[dict[str, Any], ...]:
+        return self._ask(lambda c: c.custom(pair, source_sql, target_sql))
+
+    def rows(self, pair: Pair, buckets: Buckets, shown: int) -> Differences:
+        return self._ask(lambda c: c.rows(pair, buckets, shown))
+
+    def _ask(self, question: Callable[[Comparer], T]) -> T:
+        from vedur.pipeline.compare import NobodyLends, SparkComparer
+
+        if self._borrowed is not None:
+            try:
+                return question(self._borrowed)
+            except NobodyLends as why:
+                log.debug("the worker's session has gone, going on in one of our own: %s", why)
+                self._borrowed.close()
+                self._borrowed = None
+        if self._spark is None:
+            self._spark = start_spark(self._session)
+        limit = self._session.settings.max_connections_per_node
+        return question(SparkComparer(self._spark, limit))
+
+    def close(self) -> None:
+        """Give back what was lent, end what is ours."""
+        if self._borrowed is not None:
+            self._borrowed.close()
+        if self._spark is not None:
+            end_spark(self._spark)
 
 
 def make_nodes(
@@ -213,7 +282,7 @@ def warn_waiting(session: Session, table: TableInfo, then: str = "") -> int:
 
 def _compare_table(
     session: Session,
-    spark: SparkSession,
+    comparer: Comparer,
     nodes: Nodes,
     table: TableInfo,
     options: CompareOptions,
@@ -225,7 +294,7 @@ def _compare_table(
 
     def look(pair: Pair, moment: Moment) -> TableResult:
         log.info("Counting %s", table.dest_table)
-        source, target, fmt, buckets = _count(session, spark, pair, options)
+        source, target, fmt, buckets = _count(session, comparer, pair, options)
         reach("compare.counted")
         log.info("srcdb: %s", fmt % source)
         log.info("dstdb: %s", fmt % target)
@@ -234,7 +303,7 @@ def _compare_table(
         if not match:
             log.warning("%s: Results do not match!", table.dest_table)
             if options.rows and not options.count_only:
-                found = find_rows(session, spark, pair, buckets, options.limit)
+                found = comparer.rows(pair, buckets or comparer.buckets(pair), options.limit)
                 report_rows(table.dest_table, found)
         return TableResult(
             table.table_name,
@@ -252,34 +321,27 @@ def _compare_table(
 
 
 def _count(
-    session: Session, spark: SparkSession, pair: Pair, options: CompareOptions
+    session: Session, comparer: Comparer, pair: Pair, options: CompareOptions
 ) -> tuple[dict[str, Any], dict[str, Any], str, Buckets | None]:
     """What is printed of both sides and how; where rows may be asked for, also by bucket."""
-    from vedur.pipeline.compare import checksum, custom_checksum
-
     settings = session.settings
-    limit = settings.max_connections_per_node
     if options.count_only:
-        sums = checksum(spark, pair, limit=limit, count_only=True)
+        sums = comparer.checksum(pair, count_only=True)
         return {"cnt": sums[0].rows}, {"cnt": sums[1].rows}, _COUNT_FMT, None
     if _STANDARD.fullmatch(" ".join(settings.compare_sql.split())):
-        buckets = count_buckets(session, spark, pair) if options.rows else None
-        if buckets:
-            sums = buckets.source, buckets.target
-        else:
-            sums = checksum(spark, pair, limit=limit)
+        buckets = comparer.buckets(pair) if options.rows else None
+        sums = (buckets.source, buckets.target) if buckets else comparer.checksum(pair)
         left, right = ({"cnt": s.rows, "chksum": s.a, "strong": s.strong} for s in sums)
         return left, right, settings.compare_fmt, buckets
     names = pair.target_names if pair.chosen else ()
-    answers = custom_checksum(
-        spark,
+    left, right = comparer.custom(
         pair,
         *(
             custom_sql(settings.compare_sql, side.name, side.columns, side.selected, names)
             for side in (pair.source, pair.target)
         ),
     )
-    return answers[0], answers[1], settings.compare_fmt, None
+    return left, right, settings.compare_fmt, None
 
 
 def custom_sql(
@@ -314,31 +376,6 @@ def custom_sql(
     return (
         _TABLE.sub(table_text, text).replace("(_COLS_)", listed).replace("_COLS_", f"row{listed}")
     )
-
-
-def count_buckets(session: Session, spark: SparkSession, pair: Pair) -> Buckets:
-    """Sums of both sides from which a difference can be narrowed."""
-    from vedur.pipeline.compare import bucket_sums
-
-    limit = session.settings.max_connections_per_node
-    return bucket_sums(spark, pair, rows=estimated_rows(pair), limit=limit)
-
-
-def find_rows(
-    session: Session, spark: SparkSession, pair: Pair, buckets: Buckets | None, shown: int
-) -> Differences:
-    """Narrow a difference down to rows."""
-    from vedur.pipeline.compare import describe, differing_keys
-
-    limit = session.settings.max_connections_per_node
-    buckets = buckets or count_buckets(session, spark, pair)
-    return describe(spark, pair, differing_keys(spark, pair, buckets, limit=limit), shown=shown)
-
-
-def estimated_rows(pair: Pair) -> int:
-    """A guess from pages, only to choose a number of buckets: about 80 rows in 8 kB."""
-    sides = (pair.source, pair.target)
-    return max(sum((p.pages or 0) for p in side.pieces) * 80 for side in sides)
 
 
 def report_rows(dest: str, found: Differences) -> None:

@@ -21,7 +21,6 @@ from vedur.errors import StateError
 from vedur.failpoint import reach
 from vedur.ops.compare import (
     chosen_tables,
-    count_buckets,
     end_spark,
     make_nodes,
     plan_pair,
@@ -174,10 +173,10 @@ class _Repair:
         )
 
     def _look(self, pair: Pair, stage: Stage) -> tuple[tuple[Sums, Sums], Differences | None]:
-        from vedur.pipeline.compare import describe, differing_keys
+        from vedur.pipeline.compare import SparkComparer, describe, differing_keys
         from vedur.pipeline.repair import stage_keys
 
-        buckets = count_buckets(self.session, self.spark, pair)
+        buckets = SparkComparer(self.spark, self._limit).buckets(pair)
         sums = buckets.source, buckets.target
         if not buckets.bad:
             return sums, None

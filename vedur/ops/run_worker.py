@@ -36,6 +36,7 @@ from vedur.worker.loop import Worker
 from vedur.worker.system import Registers
 
 if TYPE_CHECKING:
+    from vedur.pipeline.compare import Lender
     from vedur.pipeline.copy import Budget
     from vedur.pipeline.replay import SparkReplay
     from vedur.pipeline.session import SparkSession
@@ -66,6 +67,7 @@ class WorkerProcess:
     _signals: Signals = field(default_factory=Signals)
     _detached: Detached | None = None
     _spark: SparkSession | None = None
+    _lender: Lender | None = None
     _budget: Budget | None = None
     _worker: Worker | None = None
     _page: PageBeside = field(default_factory=PageBeside)
@@ -228,9 +230,26 @@ class WorkerProcess:
             # Spark takes SIGINT for itself when it starts.
             self._signals.install()
             log.debug("Spark is ready")
+            self._lend(self._spark)
         return self._spark
 
+    def _lend(self, spark: SparkSession) -> None:
+        """Comparisons of this node may use the session; without it they start their own."""
+        from vedur.pipeline.compare import Lender, socket_path
+        from vedur.pipeline.session import is_remote
+
+        path = socket_path(self.settings.pidfile)
+        if not path or is_remote(spark):
+            return
+        try:
+            self._lender = Lender(spark, path, self.settings.max_connections_per_node)
+        except OSError as error:
+            log.warning("compare cannot use this session: %s: %s", path, error.strerror)
+
     def _stop_spark(self) -> None:
+        lender, self._lender = self._lender, None
+        if lender is not None:
+            lender.stop()
         spark, self._spark = self._spark, None
         if spark is not None:
             from vedur.pipeline.session import stop_session

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import vedur.errors
 from vedur.db import Database, connect
-from vedur.errors import VedurError
+from vedur.errors import VedurError, error_from_json, error_to_json
 from vedur.pipeline.compare.model import Pair, Side
 from vedur.pipeline.compare.plan import slices
 from vedur.pipeline.compare.progress import progress
+from vedur.pipeline.taskd import settle
 from vedur.sql import query
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ def collect(spark: SparkSession, work: Sequence[T], do: Callable[[T], Any], what
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        settle()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 answer = _attempt(do, items[number], number)
@@ -134,8 +136,7 @@ def collect(spark: SparkSession, work: Sequence[T], do: Callable[[T], Any], what
         answers = [json.loads(row.answer) for row in frame.collect()]
     for said in answers:
         if "error" in said:
-            cls = getattr(vedur.errors, said["error"], VedurError)
-            raise cls(said["message"], **said["values"])
+            raise error_from_json(said)
     return [said["value"] for said in sorted(answers, key=lambda a: int(a["number"]))]
 
 
@@ -143,13 +144,12 @@ def _attempt(do: Callable[[T], Any], item: T, number: int) -> str:
     try:
         answer = {"number": number, "value": do(item)}
     except VedurError as error:
-        values = {k: v for k, v in error.values.items() if isinstance(v, str | int | None)}
-        name = type(error).__name__
-        answer = {"number": number, "error": name, "message": error.message, "values": values}
-    return json.dumps(answer, default=_plain)
+        answer = {"number": number, **error_to_json(error)}
+    return json.dumps(answer, default=plain)
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """For what JSON has no form of: whole numbers stay numbers, the rest is text."""
     if isinstance(value, Decimal) and value == value.to_integral_value():
         return int(value)
     return str(value)
@@ -162,6 +162,7 @@ def stream(spark: SparkSession, work: Sequence[Work], names: Sequence[str]) -> D
     kinds = ["side int", *(f"{n} string" if n == "key" else f"{n} bigint" for n in names)]
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from _read(items[number], list(names))

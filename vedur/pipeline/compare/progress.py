@@ -11,8 +11,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from vedur.clock import SYSTEM
 from vedur.pipeline.session import parallelism
@@ -29,6 +30,7 @@ _MANY_TASKS = 64
 _SAY_EVERY = 30.0
 _SHOW_EVERY = 1.0
 _groups = itertools.count(1)
+_watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 
 def tasks_a_side(spark: SparkSession, connections: int) -> int:
@@ -52,8 +54,9 @@ def progress(spark: SparkSession, what: str) -> Iterator[None]:
     group = f"{what} {next(_groups)}"
     context.setJobGroup(group, what)
     done = threading.Event()
+    watcher = _watcher.get() or Terminal()
     thread = threading.Thread(
-        target=_watch, args=(context, group, what, done), name="progress", daemon=True
+        target=_watch, args=(context, group, what, watcher, done), name="progress", daemon=True
     )
     thread.start()
     try:
@@ -62,6 +65,16 @@ def progress(spark: SparkSession, what: str) -> Iterator[None]:
         done.set()
         thread.join()
         context.setLocalProperty("spark.jobGroup.id", "")
+
+
+@contextmanager
+def watched_by(watcher: Watcher) -> Iterator[None]:
+    """Progress of jobs in this thread goes to `watcher`, not to the terminal."""
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
 
 
 @dataclass(frozen=True)
@@ -82,21 +95,59 @@ class Parts:
         return f"{said}, about {left:.0f} s left"
 
 
-def _watch(context: SparkContext, group: str, what: str, done: threading.Event) -> None:
-    shown = sys.stderr.isatty() and log.isEnabledFor(logging.INFO)
-    begun = SYSTEM.monotonic()
-    drawn = False
-    while not SYSTEM.wait(done, _SHOW_EVERY if shown else _SAY_EVERY):
-        parts = _ask(context, group, what, SYSTEM.monotonic() - begun)
-        if parts.total and shown:
+class Watcher(Protocol):
+    """Whom progress is told, every so many seconds; if he has `gone`, jobs are given up."""
+
+    every: float
+
+    def show(self, parts: Parts) -> None: ...
+    def gone(self) -> bool: ...
+    def close(self) -> None: ...
+
+
+class Terminal:
+    """A line that is drawn again and again; where nobody looks, a line of the log at times."""
+
+    def __init__(self) -> None:
+        self._shown = sys.stderr.isatty() and log.isEnabledFor(logging.INFO)
+        self.every = _SHOW_EVERY if self._shown else _SAY_EVERY
+        self._last = SYSTEM.monotonic()
+        self._drawn = False
+
+    def show(self, parts: Parts) -> None:
+        """Not more often than is good for the log, however often it is told."""
+        now = SYSTEM.monotonic()
+        if not parts.total or now - self._last < self.every * 0.9:
+            return
+        self._last = now
+        if self._shown:
             sys.stderr.write(f"\r{parts.text()}\x1b[K")
             sys.stderr.flush()
-            drawn = True
-        elif parts.total:
+            self._drawn = True
+        else:
             log.info("%s", parts.text())
-    if drawn:  # the line was for watching only
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
+
+    def gone(self) -> bool:
+        """He who waits at a terminal is there."""
+        return False
+
+    def close(self) -> None:
+        """The line was for watching only."""
+        if self._drawn:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _watch(
+    context: SparkContext, group: str, what: str, watcher: Watcher, done: threading.Event
+) -> None:
+    begun = SYSTEM.monotonic()
+    while not SYSTEM.wait(done, watcher.every):
+        if watcher.gone():
+            context.cancelJobGroup(group)
+        else:
+            watcher.show(_ask(context, group, what, SYSTEM.monotonic() - begun))
+    watcher.close()
 
 
 def _ask(context: SparkContext, group: str, what: str, seconds: float) -> Parts:

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import vedur.errors
-from vedur.errors import VedurError
+from vedur.errors import error_from_json
 from vedur.pipeline.stage.task import StageTask, stage_slice
+from vedur.pipeline.taskd import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,6 +22,7 @@ def run_job(spark: SparkSession, task: StageTask) -> list[dict[str, Any]]:
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        settle()
         for batch in batches:
             parts = batch.column(0).to_pylist()
             if parts:
@@ -32,11 +33,5 @@ def run_job(spark: SparkSession, task: StageTask) -> list[dict[str, Any]]:
     summaries = [json.loads(row.summary) for row in frame.collect()]
     for said in summaries:
         if "error" in said:
-            raise _rebuild(said)
+            raise error_from_json(said)
     return sorted(summaries, key=lambda s: int(s["part"]))
-
-
-def _rebuild(said: dict[str, Any]) -> VedurError:
-    cls = getattr(vedur.errors, said["error"], VedurError)
-    error: VedurError = cls(said["message"], **said["values"])
-    return error

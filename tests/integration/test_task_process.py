@@ -1,0 +1,37 @@
+"""The process that Spark's Python tasks are forked from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+
+def test_libraries_are_loaded_before_the_fork_and_left_out_of_collections(spark: Any) -> None:
+    def look(batches: Iterator[Any]) -> Iterator[Any]:
+        import gc
+        import os
+        import sys
+
+        import pyarrow as pa
+
+        said = {
+            "frozen": gc.get_freeze_count(),
+            "tracked": len(gc.get_objects()),
+            "loaded": [n for n in ("psycopg", "vedur.pipeline.stage.task") if n in sys.modules],
+            "parent": os.getppid(),
+        }
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"said": [json.dumps(said)]})
+
+    rows = spark.range(0, 4, 1, 4).mapInArrow(look, "said string").collect()
+    answers = [json.loads(row.said) for row in rows]
+    for said in answers:
+        assert said["loaded"] == ["psycopg", "vedur.pipeline.stage.task"]
+        # What every collection after a task has to look at is the small part.
+        assert said["frozen"] > 10 * said["tracked"], said
+    assert len({said["parent"] for said in answers}) == 1

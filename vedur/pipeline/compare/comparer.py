@@ -1,0 +1,68 @@
+"""What a comparison asks of Spark, as one thing: in a session of one's own here, and in that of a
+running worker in `lend.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from vedur.pipeline.compare.engine import bucket_sums, checksum, custom_checksum
+from vedur.pipeline.compare.model import Buckets, Pair, Sums
+from vedur.pipeline.compare.narrow import Differences, describe, differing_keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: About as many rows are in a page of 8 kB; only to choose a number of buckets.
+_PAGE_ROWS = 80
+
+
+class Comparer(Protocol):
+    """Questions about a pair at its snapshots, while these are open."""
+
+    def checksum(self, pair: Pair, *, count_only: bool = False) -> tuple[Sums, Sums]:
+        """Rows and sums of both sides; with `count_only` just rows."""
+        ...
+
+    def buckets(self, pair: Pair) -> Buckets:
+        """Sums from which a difference can be narrowed."""
+        ...
+
+    def custom(self, pair: Pair, source_sql: str, target_sql: str) -> tuple[dict[str, Any], ...]:
+        """What an operator's own statement says on each side."""
+        ...
+
+    def rows(self, pair: Pair, buckets: Buckets, shown: int) -> Differences:
+        """How many rows differ, and the first of them."""
+        ...
+
+
+@dataclass(frozen=True)
+class SparkComparer:
+    """In a session of this process; `limit` is how many connections a node may see."""
+
+    spark: SparkSession
+    limit: int
+
+    def checksum(self, pair: Pair, *, count_only: bool = False) -> tuple[Sums, Sums]:
+        """See `Comparer`, as for all of them."""
+        return checksum(self.spark, pair, limit=self.limit, count_only=count_only)
+
+    def buckets(self, pair: Pair) -> Buckets:
+        """..."""
+        return bucket_sums(self.spark, pair, rows=estimated_rows(pair), limit=self.limit)
+
+    def custom(self, pair: Pair, source_sql: str, target_sql: str) -> tuple[dict[str, Any], ...]:
+        """..."""
+        return custom_checksum(self.spark, pair, source_sql, target_sql)
+
+    def rows(self, pair: Pair, buckets: Buckets, shown: int) -> Differences:
+        """..."""
+        keys = differing_keys(self.spark, pair, buckets, limit=self.limit)
+        return describe(self.spark, pair, keys, shown=shown)
+
+
+def estimated_rows(pair: Pair) -> int:
+    """A guess from pages."""
+    sides = (pair.source, pair.target)
+    return max(sum((p.pages or 0) for p in side.pieces) * _PAGE_ROWS for side in sides)
