@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from vedur.change.table import Snapshot
 from vedur.queue.consumer import EVENTS_PER_SLICE
-from vedur.queue.ranges import GIANT_SLICES, _lopsided, dense, stretches
+from vedur.queue.ranges import GIANT_SLICES, LATE_SLICES, _lopsided, dense, stretches
 from vedur.queue.slices import Tick, whole
 
 GIANT = GIANT_SLICES * EVENTS_PER_SLICE + 1
@@ -62,8 +62,8 @@ def test_a_range_over_an_expression_holds_the_same_transactions() -> None:
 
 
 def test_what_came_late_can_be_a_giant() -> None:
-    assert not _lopsided(_ticks(0, 10), 2, late=GIANT - 1)
-    assert _lopsided(_ticks(0, 10), 2, late=GIANT)
+    assert not _lopsided(_ticks(0, 10), 2, late=LATE_SLICES * EVENTS_PER_SLICE)
+    assert _lopsided(_ticks(0, 10), 2, late=LATE_SLICES * EVENTS_PER_SLICE + 1)
 
 
 def test_a_giant_among_many_others_is_left_to_the_index() -> None:

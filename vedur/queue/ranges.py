@@ -21,6 +21,9 @@ from vedur.sql import query
 #: A tick of that many slices' events is looked at: finding its place costs the provider one more
 #: scan of it by the index, so it should be worth a second task by far.
 GIANT_SLICES = 5
+#: The same for what came late, of which nothing is known without a look: no more than that many
+#: slices' events are counted.
+LATE_SLICES = 2
 #: Events on a page of a stretch that is read without the index; a page holds 20 to 60 of them.
 DENSE_ROWS = 5
 #: More rows than fit on a page of any size: a place in a table as one number.
@@ -29,7 +32,7 @@ _PAGE_ROWS = 1 << 16
 
 def late_events(provider: Database, place: Subscription, ticks: Sequence[Tick]) -> int:
     """Events of transactions that were running at the first tick and have ended since, up to a
-    number that makes the range a giant's.
+    number that makes them worth a second task.
 
     A tick knows what events had been written by then, not by whom: those of a transaction that
     takes longer than a tick are counted in ticks that do not hold them. An UPDATE of 200,000 rows
@@ -39,7 +42,9 @@ def late_events(provider: Database, place: Subscription, ticks: Sequence[Tick]) 
     if not late:
         return 0
     text = query("worker", "late_events").format(
-        events=place.events, txids=",".join(map(str, late)), most=_giant() + 1
+        events=place.events,
+        txids=",".join(map(str, late)),
+        most=LATE_SLICES * consumer.EVENTS_PER_SLICE + 1,
     )
     return int(provider.value(text))
 
@@ -72,17 +77,13 @@ def event_range(
     return EventRange(place.events, tuple(c + more for c in conditions), place.sub_id)
 
 
-def _giant() -> int:
-    return GIANT_SLICES * consumer.EVENTS_PER_SLICE
-
-
 def _lopsided(ticks: Sequence[Tick], count: int, late: int = 0) -> bool:
     """Does one tick, or what came late, hold more than its share, and much?"""
-    if late > _giant():
+    if late > LATE_SLICES * consumer.EVENTS_PER_SLICE:
         return True
     total = ticks[-1].event_seq - ticks[0].event_seq
     largest = max(b.event_seq - a.event_seq for a, b in pairwise(ticks))
-    return largest > _giant() and largest * count > total
+    return largest > GIANT_SLICES * consumer.EVENTS_PER_SLICE and largest * count > total
 
 
 def dense(first: str, last: str, events: int) -> bool:
