@@ -7,8 +7,8 @@ and updates after it. What else there is (other runs of a key, keys that have an
 goes into entries event by event, and so does all that waits when an event comes that is not alike.
 
 CPU of a task for an event of the walk-through's load, without reading and writing it: 4.7 µs event
-by event, 2.1 by column. Of these 1.0 is the pattern (up to four groups; with five RE2 leaves its
-fast way and takes 2.0) and 0.6 the names that are cut out.
+by event, 2.3 by column. Of these 1.0 is the pattern (up to four groups; with five RE2 leaves its
+fast way and takes 2.0) and 0.9 the names that are cut out.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 #: Fewer rows in a row that look alike are not worth columns; twice as many are taken one by one
 #: before columns are tried again.
 LEAST_RUN = 32
-#: Names are cut out one after the other, each in a pass over all rows; of more than that a pattern
-#: of all names is quicker (0.1 µs a name and pass of 120 bytes, 0.15 µs a name by pattern).
+#: Names are cut out one after the other, each in a pass over all rows; where there are more, by a
+#: pattern of all names, because a pass grows with the width of a row. With five names a pass takes
+#: 0.2 µs a row and the pattern 0.4 µs a name; where the two meet was not measured.
 _PASSES = 12
 #: What a waiting row takes beside its text: its key once more, the offsets of four columns. While
 #: rows are settled they take twice that for a moment.

@@ -29,7 +29,8 @@ ANALYZE_ROWS = 20_000
 #: Every statement reads the whole staging table to find its part; beyond this a fold is cheaper.
 MAX_PARTS = 8
 #: The latest of more updates are sorted at more cost than another join with the table has: 88,000
-#: of 200,000 rows in two parts 0.30 s of CPU (part after part 0.40), 200,000 of them 0.65 (0.60).
+#: of 200,000 rows in two parts 0.27 to 0.34 s of CPU (part after part 0.33 to 0.55), 200,000 of
+#: them 0.59 to 0.71 (0.53 to 0.68).
 LATEST_ROWS = 100_000
 
 
