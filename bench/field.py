@@ -184,8 +184,20 @@ class Field:
                 if here != there:
                     raise StateError(f"{peer}: {table} differs: {here} and {there}")
 
+    def settle(self, timeout: float = 120.0) -> None:
+        """Whoever reads the WAL has read it: peers that decode do so for all databases' changes,
+        and nobody's turn should pay for that. A peer that rests reads nothing."""
+        text = "select count(*) from pg_stat_replication where sent_lsn < %s::pg_lsn"
+        deadline = SYSTEM.monotonic() + timeout
+        for server in self.lab.servers.values():
+            with vdb.connect(server.connstr(), autocommit=True) as db:
+                here = str(db.value("select pg_current_wal_flush_lsn()::text"))
+                while db.value(text, [here]) and SYSTEM.monotonic() < deadline:
+                    SYSTEM.sleep(0.1)
+
     def checkpoint(self) -> None:
         """So that nobody pays for what the others wrote."""
+        self.settle()
         for server in self.lab.servers.values():
             with vdb.connect(server.connstr(), autocommit=True) as db:
                 db.execute("checkpoint")

@@ -118,12 +118,14 @@ def test_a_node_has_the_rows_of_its_conditions(
         history=HISTORY,
         parallel=st.sampled_from([1, 3]),
         flush=st.sampled_from([1, 400, 1 << 20]),
+        least=st.sampled_from([1, 2, 32]),  # rows that are taken by column
         batch=st.sampled_from([1, 7, 100_000]),
     )
     def run(
         history: list[tuple[int, tuple[str, tuple[Any, ...]]]],
         parallel: int,
         flush: int,
+        least: int,
         batch: int,
     ) -> None:
         for number, (text, params) in history:
@@ -139,6 +141,7 @@ def test_a_node_has_the_rows_of_its_conditions(
         leaf.worker.settings = dataclasses.replace(leaf.worker.settings, max_batch_events=batch)
         runner.parallel, runner.max_batch_events = parallel, batch
         runner.applier.flush_bytes = flush  # type: ignore[attr-defined]
+        runner.applier.least_run = least  # type: ignore[attr-defined]
         while leaf.worker.work():
             pass
         for name, (dest, _, _, want) in TABLES.items():

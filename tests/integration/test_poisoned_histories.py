@@ -131,17 +131,20 @@ def run_histories(
         policies=st.tuples(POLICY, POLICY, POLICY),
         parallel=st.sampled_from([1, 3]),
         flush=st.sampled_from([1, 600, 1 << 20]),
+        least=st.sampled_from([1, 2, 32]),  # rows that are taken by column
     )
     def run(
         history: list[tuple[str, tuple[Any, ...]]],
         policies: tuple[str, ...],
         parallel: int,
         flush: int,
+        least: int,
     ) -> None:
         runner = leaf.worker._runner
         assert runner is not None
         runner.parallel = parallel
         runner.applier.flush_bytes = flush  # type: ignore[attr-defined]
+        runner.applier.least_run = least  # type: ignore[attr-defined]
         with Session(leaf.settings) as session:
             for name, policy in zip(TABLES, policies, strict=True):
                 change_table(session, [name], policy)

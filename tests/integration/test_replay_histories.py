@@ -140,6 +140,7 @@ def test_replay_equals_row_by_row(
         history=HISTORY,
         parallel=st.sampled_from([1, 1, 3]),
         flush=st.sampled_from([1, 600, 1 << 20]),
+        least=st.sampled_from([1, 2, 32]),  # rows that are taken by column
         lost=st.booleans(),
         inside=st.booleans(),
     )
@@ -147,6 +148,7 @@ def test_replay_equals_row_by_row(
         history: list[tuple[int, tuple[str, tuple[Any, ...]]]],
         parallel: int,
         flush: int,
+        least: int,
         lost: bool,
         inside: bool,
     ) -> None:
@@ -169,6 +171,7 @@ def test_replay_equals_row_by_row(
         assert runner is not None
         runner.parallel = parallel
         runner.applier.flush_bytes = flush  # type: ignore[attr-defined]
+        runner.applier.least_run = least  # type: ignore[attr-defined]
         while leaf.worker.work():
             pass
         position = end

@@ -111,6 +111,40 @@ def test_parts_that_overlap_elsewhere_are_still_in_order(db: Database) -> None:
 
 
 def test_runs_of_a_key_that_interleave_need_row_by_row(db: Database) -> None:
-    table = _parts(db, (1, 1, 4, "U", 1, "a"), (2, 3, 5, "U", 1, "b"))
+    table = _parts(
+        db, (1, 1, 4, "U", 1, "a"), (2, 3, 5, "U", 1, "b"), (2, 6, 6, "I", 2, "c")
+    )  # fmt: skip
     with pytest.raises(NeedsRowByRow):
         TableMerge(db, table, 0, []).run()
+
+
+@pytest.mark.parametrize("most", [0, 100])
+def test_the_last_update_of_a_key_counts_whatever_part_it_is_in(
+    db: Database, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr("vedur.pipeline.apply.merge.LATEST_ROWS", most)
+    table = _parts(
+        db,
+        (1, 1, 4, "U", 1, "a"), (1, 2, 9, "U", 2, "b"), (1, 5, 5, "U", 7, "nobody"),
+        (2, 3, 6, "U", 1, "c"), (2, 7, 7, "U", 2, "d"), (2, 8, 8, "U", 7, "nobody"),
+    )  # fmt: skip
+    db.execute("insert into t values (1, 'old'), (2, 'old'), (3, 'old')")
+    done = TableMerge(db, table, 0, []).run()
+    assert db.query("select * from t order by 1") == [(1, "c"), (2, "b"), (3, "old")]
+    assert (done.inserted, done.updated, done.deleted, done.missing) == (0, 2, 0, 1)
+
+
+def test_inserts_of_several_parts_go_together(db: Database) -> None:
+    table = _parts(db, (1, 1, 1, "I", 1, "a"), (2, 2, 2, "I", 2, "b"), (1, 3, 3, "I", 3, "c"))
+    done = TableMerge(db, table, 0, []).run()
+    assert db.query("select * from t order by 1") == [(1, "a"), (2, "b"), (3, "c")]
+    assert done.inserted == 3
+
+
+def test_updates_of_several_parts_that_collide_in_passing(db: Database) -> None:
+    table = _parts(db, (1, 1, 3, "U", 1, "c"), (1, 2, 2, "U", 2, "a"), (2, 4, 4, "U", 3, "b"))
+    db.execute("create unique index on t (v)")
+    db.execute("insert into t values (1, 'a'), (2, 'b'), (3, 'c')")
+    done = TableMerge(db, table, 0, []).run()
+    assert db.query("select * from t order by 1") == [(1, "c"), (2, "a"), (3, "b")]
+    assert done.updated == 3

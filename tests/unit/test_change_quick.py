@@ -7,12 +7,21 @@ import io
 import json
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from vedur.change import columnar
 from vedur.change.collapse import Collapser
 from vedur.change.copytext import fields, line
-from vedur.change.quick import QuickReader, csv_blocks, raw_entries, stage_places
+from vedur.change.quick import (
+    QuickReader,
+    csv_blocks,
+    net_places,
+    raw_entries,
+    settled,
+    stage_places,
+)
 from vedur.change.table import Column, TableSpec
 
 COLUMNS = (
@@ -64,13 +73,15 @@ def copy_row(number: int, table: str, op: str, row: dict[str, str]) -> str:
 class Sink:
     """A task without servers."""
 
-    def __init__(self, flush_at: int, quick: bool) -> None:
-        self.collapser = Collapser(SPECS)
+    def __init__(self, flush_at: int, quick: bool, specs: dict[str, TableSpec] = SPECS) -> None:
+        self.collapser = Collapser(specs)
         self.flush_at = flush_at
         self.reader = QuickReader(self.collapser, flush_at, self.take_row, self.flush)
         self.quick = quick
         self.staged: list[tuple[Any, ...]] = []
         self.csv_rows = 0
+        self.column_rows = 0
+        self.flushes = 0
 
     def take_row(self, row: str) -> tuple[str, str | None, str | None]:
         ev_id, ev_txid, _, ev_type, data, extra1, _ = fields(row)
@@ -79,27 +90,40 @@ class Sink:
         return ev_type, extra1, data
 
     def flush(self) -> None:
+        self.flushes += 1
         buffers, _ = self.collapser.take()
         chunk: list[tuple[Any, ...]] = []
         for name, buffer in buffers.items():
+            first = buffer.first
+            nets = settled(self.collapser, buffer)
+            begin = len(chunk)
             for text in buffer.lines(1):
                 chunk.append((name, *fields(text[:-1])))
-            for shape, entries in raw_entries(buffer):
-                places = stage_places(buffer.spec, shape)
-                assert places is not None
-                block = io.StringIO("".join(csv_blocks(1, shape, entries)))
-                for row in csv.reader(block):
+            texts = [
+                (stage_places(buffer.spec, shape) or [], "".join(csv_blocks(1, shape, entries)))
+                for shape, entries in raw_entries(buffer)
+            ]
+            for net in nets:
+                self.column_rows += len(net)
+                places = net_places(buffer.spec, net)
+                texts.append((places, b"".join(net.csv(1)).decode()))
+            for places, block in texts:
+                assert places
+                for row in csv.reader(io.StringIO(block, newline="")):
                     self.csv_rows += 1
                     values = [None] * len(buffer.spec.stage_columns)
                     for place, value in zip(places, row[5:], strict=True):
                         values[place] = value  # type: ignore[call-overload]
                     chunk.append((name, *row[:5], *values))
-            assert sum(buffer.kinds.values()) == len(buffer.entries)
+            assert sum(buffer.kinds.values()) == len(chunk) - begin
+            assert first == min(int(row[2]) for row in chunk[begin:])
         self.staged += sorted(chunk, key=str)
 
-    def run(self, text: str) -> list[tuple[Any, ...]]:
+    def run(self, text: str, block: int = 1000) -> list[tuple[Any, ...]]:
         if self.quick:
-            self.reader.feed(text)
+            rows = text.encode().split(b"\n")[:-1]
+            for at in range(0, len(rows), block):
+                self.reader.feed(b"".join(row + b"\n" for row in rows[at : at + block]))
         else:
             for row in text.split("\n")[:-1]:
                 self.take_row(row)
@@ -124,6 +148,79 @@ def test_both_ways_stage_the_same(
     text = "".join(copy_row(number, *event) for number, event in ordered)
     quick = plain(Sink(flush_at, True).run(text))
     assert sorted(quick, key=str) == sorted(plain(Sink(flush_at, False).run(text)), key=str)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(_event, max_size=60),
+    st.integers(1, 3),
+    st.sampled_from([1, 7, 1000]),
+)
+def test_rows_by_column_are_staged_the_same(
+    events: list[tuple[str, str, dict[str, str]]], least: int, block: int
+) -> None:
+    ordered = sorted(enumerate(events, 1), key=lambda e: e[1][0])
+    text = "".join(copy_row(number, *event) for number, event in ordered)
+    sink = Sink(1 << 20, True)
+    sink.reader.least_run = least
+    quick = plain(sink.run(text, block))
+    assert sorted(quick, key=str) == sorted(plain(Sink(1 << 20, False).run(text)), key=str)
+
+
+def keyed(i: int, **values: str) -> dict[str, str]:
+    row = {"id": str(i), "k": '"x"', "flag": "true", "n": "1.50", "t": '"say null"'}
+    return {**row, **values}
+
+
+@pytest.mark.parametrize(
+    ("ops", "columns"),
+    [
+        (["INSERT"] * 300 + ["UPDATE"] * 300, 150),
+        (["DELETE"] * 300, 200),
+        (["UPDATE"] * 300 + ["DELETE"] * 300, 0),  # other columns: what waits becomes entries
+    ],
+)
+def test_long_runs_are_taken_by_column(ops: list[str], columns: int) -> None:
+    rows = [(op, keyed(1 + i % 500)) for i, op in enumerate(ops)]
+    if ops[0] != "DELETE":
+        rows[250] = (ops[250], keyed(251, t='"an \\"escape\\""'))
+    text = "".join(copy_row(i, "public.two", *row) for i, row in enumerate(rows, 1))
+    sink, slow = Sink(1 << 20, True), Sink(1 << 20, False)
+    assert sorted(plain(sink.run(text)), key=str) == sorted(plain(slow.run(text)), key=str)
+    assert sink.column_rows >= columns
+
+
+def test_a_truncate_forgets_what_waits() -> None:
+    text = "".join(copy_row(i, "public.one", "INSERT", keyed(i)) for i in range(1, 200))
+    truncate = line(["200", "7", "", "R", "", "public.one", ""])
+    after = copy_row(201, "public.one", "INSERT", keyed(7))
+    sink = Sink(1 << 20, True)
+    (row,) = sink.run(text + truncate + after)
+    assert row[2] == "201" and sink.collapser.truncates == {"public.one": 200}
+
+
+def test_a_full_buffer_is_written_between_blocks() -> None:
+    text = "".join(copy_row(i, "public.one", "INSERT", keyed(i)) for i in range(1, 1001))
+    sink = Sink(20_000, True)
+    staged = sink.run(text, block=100)
+    assert sorted(int(row[2]) for row in staged) == list(range(1, 1001))
+    assert sink.column_rows > 300 and sink.flushes > 3
+
+
+def test_names_of_every_kind_are_cut_out() -> None:
+    """RE2 and Python read a name alike, and a wide table's names go by pattern."""
+    odd = ["id", "a b", "ü", "x.y*", "$1", "#-&~", "[z]", "(", "名"]
+    for names in (odd, odd + [f"c{i}" for i in range(30)]):
+        columns = tuple(Column(n, "text", canonical=True) for n in names)
+        specs = {"s.w": TableSpec("s.w", '"s"."w"', "w", columns, (frozenset(("id",)),))}
+        kind = '{"op":"UPDATE","table":["s","w"],"pkey":["id"]}'
+        text = ""
+        for i in range(1, 301):
+            data = ",".join(f'"{n}":"{n}, {i}"' for n in names)
+            text += line([str(i), "7", "", kind, "{" + data + "}", "s.w", ""])
+        sink, slow = Sink(1 << 20, True, specs), Sink(1 << 20, False, specs)
+        assert sorted(plain(sink.run(text)), key=str) == sorted(plain(slow.run(text)), key=str)
+        assert sink.column_rows == 300 - 2 * columnar.LEAST_RUN
 
 
 def test_rows_that_look_alike_are_not_decoded() -> None:

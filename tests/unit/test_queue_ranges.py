@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from vedur.change.table import Snapshot
 from vedur.queue.consumer import EVENTS_PER_SLICE
-from vedur.queue.ranges import GIANT_SLICES, _lopsided, stretches
+from vedur.queue.ranges import GIANT_SLICES, LATE_SLICES, _lopsided, dense, stretches
 from vedur.queue.slices import Tick, whole
 
 GIANT = GIANT_SLICES * EVENTS_PER_SLICE + 1
@@ -59,3 +59,14 @@ def test_a_range_over_an_expression_holds_the_same_transactions() -> None:
     every = whole(Tick(1, old, 0), Tick(2, new, 1))
     assert every.over("(ev_txid + 0)") == every.condition.replace("ev_txid", "(ev_txid + 0)")
     assert every.also == (5, 7)
+
+
+def test_what_came_late_can_be_a_giant() -> None:
+    assert not _lopsided(_ticks(0, 10), 2, late=LATE_SLICES * EVENTS_PER_SLICE)
+    assert _lopsided(_ticks(0, 10), 2, late=LATE_SLICES * EVENTS_PER_SLICE + 1)
+
+
+def test_a_giant_among_many_others_is_left_to_the_index() -> None:
+    assert dense("(10,1)", "(29,40)", 1000)
+    assert dense("(10,1)", "(10,5)", 5)
+    assert not dense("(10,1)", "(5000,1)", 1000)

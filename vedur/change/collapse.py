@@ -7,9 +7,9 @@ untouched (`log`), and what only the driver can decide it reports (`barriers`, `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vedur.change import jsonrow, urlenc
 from vedur.change.copytext import NULL, escape
@@ -17,6 +17,9 @@ from vedur.change.event import UNREADABLE, Event, EventType, parse_type, unreada
 from vedur.change.jsonrow import Nested, nested_to_text
 from vedur.change.net import STEP, WITH_ROW
 from vedur.change.table import TableSpec, shape_id
+
+if TYPE_CHECKING:
+    from vedur.change.columnar import Waiting
 
 Values = list[Any]
 
@@ -75,11 +78,15 @@ class TableBuffer:
     last: str = "0"
     noop: int = 0
     kinds: dict[tuple[str, int], int] = field(default_factory=dict)
+    waiting: Waiting | None = None  # events after all that went into the entries
 
     @property
     def first(self) -> int:
-        """The earliest event that the entries tell of."""
-        return int(next(iter(self.entries.values())).first)
+        """The earliest event that was gathered; to be asked before what waits is settled."""
+        if self.entries:
+            return int(next(iter(self.entries.values())).first)
+        assert self.waiting is not None
+        return self.waiting.first
 
     def shape(self, names: tuple[str, ...], decoded: Callable[[str], str]) -> Shape:
         """The shape of an event with these (still encoded) column names."""
@@ -204,12 +211,14 @@ class Collapser:
         if op == "R" and not (buffer.log or late):
             # What happened to this table before is of no consequence.
             buffer.entries.clear()
+            buffer.waiting = None
             self.truncates[buffer.spec.name] = int(ev_id)
         elif buffer.log or late:
             name = buffer.spec.name
             self.log.append(Event(int(ev_id), int(ev_txid), ev_type, data, extra1 or name))
             self.size += len(data or "") + 200
         else:
+            self.take_waiting(buffer)
             try:
                 self._change(ev_id, ev_txid, data or "", said, buffer)
             except UNREADABLE as error:
@@ -311,6 +320,24 @@ class Collapser:
         else:
             buffer.noop += 1
 
+    def take_waiting(self, buffer: TableBuffer) -> None:
+        """Make entries of what waits, because an event comes that cannot wait behind it."""
+        waiting, buffer.waiting = buffer.waiting, None
+        if waiting is not None:
+            self.take_alike(buffer, waiting.pattern.shape, waiting.rows())
+
+    def take_alike(
+        self, buffer: TableBuffer, shape: Shape, rows: Iterable[tuple[str, str, str, Any]]
+    ) -> None:
+        """Events as operation, number, payload and key; they are counted already."""
+        entries = buffer.entries
+        for op, ev_id, data, key in rows:
+            entry = entries.get(key)
+            if entry is None:
+                entries[key] = Entry(op, ev_id, ev_id, data, shape)
+            else:
+                self.merge(buffer, entry, op, ev_id, data, shape)
+
     def _widen(self, buffer: TableBuffer, entry: Entry, values: Values | str, shape: Shape) -> None:
         """An update with other columns than the row so far: later values win, others stay."""
         assert entry.shape is not None and entry.values is not None
@@ -325,7 +352,7 @@ class Collapser:
 
     def take(self) -> tuple[dict[str, TableBuffer], list[Event]]:
         """Hand out what was gathered and start again; routes and shapes stay learnt."""
-        taken = {n: b for n, b in self.buffers.items() if b.entries}
+        taken = {n: b for n, b in self.buffers.items() if b.entries or b.waiting}
         fresh = {
             n: TableBuffer(b.spec, b.keys, {}, b.shapes, b.unions, b.log)
             for n, b in self.buffers.items()

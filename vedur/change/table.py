@@ -31,6 +31,11 @@ class Column:
     identity_always: bool = False
     canonical: bool = False
 
+    @property
+    def text(self) -> bool:
+        """Has it a collation?"""
+        return self.type.startswith(("text", "character varying"))
+
 
 @dataclass(frozen=True, slots=True)
 class Replica:

@@ -15,6 +15,33 @@ from vedur.db.database import Database
 from vedur.db.pump import _drain, _failure, _result, _start, _wait
 
 
+def copy_blocks(db: Database, text: str, size: int) -> Iterator[bytes]:
+    """Run the COPY and yield its rows, about `size` bytes of whole ones at a time; to be read to
+    the end. It takes 1.1 µs of CPU a row of 200 bytes, nearly all of it in libpq and psycopg."""
+    pgconn = db.raw.pgconn
+    _start(db, text, pq.ExecStatus.COPY_OUT)
+    get = pgconn.get_copy_data
+    block: list[memoryview] = []
+    keep = block.append
+    held = 0
+    while True:
+        got, data = get(1)
+        if got > 0:
+            keep(data)
+            held += got
+            if held > size:
+                yield b"".join(block)
+                block.clear()
+                held = 0
+        elif got == 0:
+            _wait(pgconn, POLLIN)
+            pgconn.consume_input()
+        else:
+            break
+    _end(db, text)
+    yield b"".join(block)
+
+
 def copy_rows(db: Database, text: str) -> Iterator[bytes]:
     """Run the COPY and yield its rows, newlines included; to be read to the end."""
     pgconn = db.raw.pgconn
@@ -29,6 +56,11 @@ def copy_rows(db: Database, text: str) -> Iterator[bytes]:
             pgconn.consume_input()
         else:
             break
+    _end(db, text)
+
+
+def _end(db: Database, text: str) -> None:
+    pgconn = db.raw.pgconn
     result = _result(pgconn)
     if result is None or result.status != pq.ExecStatus.COMMAND_OK:
         _drain(pgconn)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from vedur.change.aside import Aside, blames_event
+from vedur.change.columnar import LEAST_RUN
 from vedur.change.event import EventRange
 from vedur.change.table import Replica, Snapshot, TableSpec
 from vedur.db import Database
@@ -54,6 +55,7 @@ class SparkReplay:
     provider: str = field(repr=False)
     target: str = field(repr=False)
     flush_bytes: int = FLUSH_BYTES
+    least_run: int = LEAST_RUN
     keep_links: bool = True
     missing_columns: str = "warn"  # or stop: what to do about columns that the target lacks
     replace: bool = False  # rows that an insert finds are overwritten
@@ -218,6 +220,7 @@ class SparkReplay:
             log_tables=log_tables,
             log_from=log_from,
             flush_bytes=self.flush_bytes,
+            least_run=self.least_run,
             keep_links=self.keep_links,
         )
         staged = Staged(self.queue, slot, log_from=log_from)

@@ -31,7 +31,7 @@ from vedur.node import get_worker_state
 from vedur.node.state import set_consumer_completed
 from vedur.queue.batches import Batch, Subscription, finish_batch, get_ticks_ahead
 from vedur.queue.consumer import expected_end, slice_count
-from vedur.queue.ranges import event_range
+from vedur.queue.ranges import event_range, late_events
 from vedur.queue.slices import Tick
 from vedur.sql import query
 from vedur.worker.batchlog import BatchLog
@@ -217,9 +217,10 @@ class BatchRunner:
     def _source(
         self, provider: Database, subscription: Subscription, ticks: list[Tick]
     ) -> EventRange:
-        estimate = ticks[-1].event_seq - ticks[0].event_seq
+        late = late_events(provider, subscription, ticks)
+        estimate = ticks[-1].event_seq - ticks[0].event_seq + late
         count = slice_count(estimate, self.parallel, self.connections)
-        return event_range(provider, subscription, ticks, count)
+        return event_range(provider, subscription, ticks, count, late=late)
 
     @staticmethod
     def _any(provider: Database, source: EventRange) -> bool:

@@ -10,16 +10,25 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from vedur.change.collapse import Collapser, TableBuffer
+from vedur.change.columnar import LEAST_RUN
 from vedur.change.copytext import fields, line
 from vedur.change.event import Event
-from vedur.change.quick import QuickReader, csv_blocks, raw_entries, stage_places
+from vedur.change.quick import (
+    QuickReader,
+    csv_blocks,
+    net_places,
+    raw_entries,
+    settled,
+    stage_places,
+)
 from vedur.change.table import TableSpec
 from vedur.db import Database
-from vedur.db.copyrows import copy_rows
+from vedur.db.copyrows import copy_blocks
 from vedur.errors import StateError, VedurError
 from vedur.pipeline.stage.links import link
 from vedur.pipeline.stage.tables import log_name, stage_name
@@ -29,7 +38,8 @@ from vedur.sql import query
 #: twice that.
 FLUSH_BYTES = 64 << 20
 _WRITE_CHARS = 1 << 18
-_READ_BYTES = 1 << 18
+#: Arrow works on that many at a time.
+_READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,7 @@ class StageTask:
     log_tables: frozenset[str] = frozenset()
     log_from: int | None = None
     flush_bytes: int = FLUSH_BYTES
+    least_run: int = LEAST_RUN
     keep_links: bool = True
 
 
@@ -85,16 +96,12 @@ class _Attempt:
             slice=condition,
             owner=self.task.owner,
         )
-        reader = QuickReader(self.collapser, self.task.flush_bytes, self._take_row, self.flush)
-        block: list[bytes] = []
-        size = 0
-        for row in copy_rows(source, text):
-            block.append(row)
-            size += len(row)
-            if size > _READ_BYTES:
-                reader.feed(b"".join(block).decode())
-                block, size = [], 0
-        reader.feed(b"".join(block).decode())
+        task = self.task
+        reader = QuickReader(
+            self.collapser, task.flush_bytes, self._take_row, self.flush, task.least_run
+        )
+        for block in copy_blocks(source, text, _READ_BYTES):
+            reader.feed(block)
         self.flush()
 
     def _take_row(self, row: str) -> tuple[str, str | None, str | None]:
@@ -122,17 +129,20 @@ class _Attempt:
         said.last = max(said.last, int(buffer.last))
         stage = stage_name(buffer.spec, self.task.slot)
         part = secrets.randbits(62)
+        first = buffer.first
+        nets = settled(self.collapser, buffer)
         self._copy(query("replay", "stage_copy").format(stage=stage), buffer.lines(part))
         for shape, entries in raw_entries(buffer):
-            places = stage_places(buffer.spec, shape) or ()
-            columns = "".join(f", c{place}" for place in places)
-            text = query("replay", "stage_copy_csv").format(stage=stage, columns=columns)
+            text = _copy_csv(stage, stage_places(buffer.spec, shape) or ())
             self._copy(text, csv_blocks(part, shape, entries))
+        for net in nets:
+            places = net_places(buffer.spec, net)
+            with self.target.copy_in(_copy_csv(stage, places)) as copy:
+                for block in net.csv(part):
+                    copy.write(block)
         known = {s.id: s.columns for s in (*buffer.shapes.values(), *buffer.unions.values())}
         kinds = {f"{kind}/{shape}": n for (kind, shape), n in buffer.kinds.items()}
-        said.parts.append(
-            {"slice": part, "first": buffer.first, "last": int(buffer.last), "kinds": kinds}
-        )
+        said.parts.append({"slice": part, "first": first, "last": int(buffer.last), "kinds": kinds})
         for mark, count in kinds.items():
             said.kinds[mark] = said.kinds.get(mark, 0) + count
         said.shapes.update({str(s): list(known[s]) for _, s in buffer.kinds if s})
@@ -187,6 +197,11 @@ class _Attempt:
             "faults": [asdict(f) for f in c.faults],
             "missing_columns": {n: sorted(columns) for n, columns in c.missing_columns.items()},
         }
+
+
+def _copy_csv(stage: str, places: Sequence[int]) -> str:
+    columns = "".join(f", c{place}" for place in places)
+    return query("replay", "stage_copy_csv").format(stage=stage, columns=columns)
 
 
 def stage_slice(task: StageTask, part: int) -> str:

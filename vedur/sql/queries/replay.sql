@@ -182,6 +182,22 @@ set {sets}
 from {stage} s
 where {chosen} and s.kind = 'U' and s.shape = {shape} and {match}
 
+-- name: merge_update_latest
+-- Rows that changed, where several parts tell of the same columns: the last change of a key counts.
+with latest as materialized (
+    select distinct on ({keys}) s.*
+    from {stage} s
+    where {chosen} and s.kind = 'U' and s.shape = {shape}
+    order by {keys}, s.ev_last desc
+), changed as (
+    update {only} {dest} d
+    set {sets}
+    from latest s
+    where {match}
+    returning 1
+)
+select (select count(*) from latest) as latest, (select count(*) from changed) as changed
+
 -- name: merge_insert
 -- Rows that are new.
 insert into {dest} ({columns}) overriding system value

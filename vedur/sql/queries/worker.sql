@@ -58,8 +58,12 @@ select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('vedur.worke
 select exists (select 1 from {events} where {slice})
 
 -- name: event_places
--- Where in the event tables a range begins and ends.
-select min(ctid)::text as first, max(ctid)::text as last from {events} where {slice}
+-- Where in the event tables a range begins and ends, and how many events it has.
+select min(ctid)::text as first, max(ctid)::text as last, count(*) as events from {events} where {slice}
+
+-- name: late_events
+-- How many events some transactions wrote, counted up to a limit.
+select count(*) from (select 1 from {events} where ev_txid = any (array[{txids}]::bigint[]) limit {most}) e
 
 -- name: listen
 -- The ticker tells about new ticks.
