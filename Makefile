@@ -39,9 +39,9 @@ layers: $(STAMP)
 	@$(BIN)/lint-imports --no-cache
 
 test: dev check  ## all checks and all tests but the long ones, on every server version at hand
-	@$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not long"
+	@$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations 25 -m "not long"
 
-test-long: dev  ## the walk-through, Spark elsewhere, the how-to pages, a short torture: minutes each
+test-long: dev  ## the walk-through, Spark elsewhere, the how-to pages: minutes each
 	@$(BIN)/pytest -q -m long
 
 demo: dev  ## see it work on embedded servers; ARGS=--keep leaves it running
@@ -65,7 +65,7 @@ bench-capture: dev peers  ## cost of capture: none, ours, upstream's C trigger
 
 torture: dev  ## faults under load: MINUTES=5, SEED=, ONLY=, and hours by MINUTES=600
 	@$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) \
-	  $(if $(ONLY),--only "$(ONLY)") && $(BIN)/python -m tests.torture.report
+	  $(if $(ONLY),--only "$(ONLY)") $(ARGS); code=$$?; $(BIN)/python -m tests.torture.report; exit $$code
 
 torture-load: dev  ## as much load as is sustained for MINUTES=30, RATE= to set it: lag, memory, sizes
 	@$(BIN)/python -m tests.torture.soak --minutes $(or $(MINUTES),30) $(if $(RATE),--rate $(RATE)) \

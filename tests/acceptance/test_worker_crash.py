@@ -267,9 +267,15 @@ def test_a_stopped_worker_takes_its_java_along_and_one_without_java_says_so(
     assert java is not None
     title = Path(f"/proc/{worker}/cmdline").read_bytes().rstrip(b"\0").decode()
     assert title == f"vedur: worker {LEAF} ({QUEUE})"
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    # Another Java than its first is there by now; compare has the use of it, and needs none itself.
+    lent = lab.base / "pid" / f"{LEAF}.pid.sock"
+    assert lent.is_socket()
+    done = lab.londiste(LEAF, "compare", NAMES[0], "--rows", timeout=300)
+    assert "dstdb: " in done.stdout + done.stderr
     lab.stop_daemon(LEAF)
     site.wait(lambda: not Path(f"/proc/{java}").exists(), "its Java to end")
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert not lent.exists()
     words = ("-d", str(lab.inis[LEAF]), "worker")
     done = lab.run("londiste3", *words, check=False, timeout=300.0)
     assert done.returncode != 0

@@ -68,7 +68,7 @@ def test_compare_and_repair(make_lab: MakeLab, tmp_path: Path) -> None:  # noqa:
     (table,) = json.loads(done.stdout)
     assert (table["inserts"], table["updates"], table["deletes"]) == (1, 1, 0)
     # A worker that runs beside it lends its session: the command needs no Java of its own.
-    lender = Lender(lab.spark, socket_path(f"{tmp_path}/leaf.pid"), 4)
+    lender = Lender(lab.spark, socket_path(f"{tmp_path}/leaf.pid"), lambda: 4)
     done = command(ini, "compare", "--json", JAVA_HOME="/nowhere", PATH="/nowhere")
     lender.stop()
     assert done.returncode == 0, done.stderr

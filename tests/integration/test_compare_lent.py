@@ -3,10 +3,12 @@ when the one who asked has gone."""
 
 from __future__ import annotations
 
+import os
 import socket
 import stat
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +17,22 @@ import pytest
 from tests.fixtures.wait import until
 from tests.integration.test_compare_engine import MakeDbOn, fill, moments
 from vedur import db as vdb
+from vedur.config import LondisteSettings
 from vedur.errors import DatabaseError
+from vedur.ops import compare as ops
+from vedur.ops.session import Session
 from vedur.pipeline.compare import (
     Borrowed,
+    Buckets,
     Lender,
     NobodyLends,
     SparkComparer,
+    Sums,
+    lend,
     make_pair,
     socket_path,
 )
+from vedur.pipeline.compare.model import Piece
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -35,7 +44,7 @@ def path(tmp_path: Path) -> str:
 
 @pytest.fixture
 def lender(spark: Any, path: str) -> Iterator[Lender]:
-    lender = Lender(spark, path, 4)
+    lender = Lender(spark, path, lambda: 4)
     yield lender
     lender.stop()
 
@@ -51,8 +60,7 @@ def two(make_db_on: MakeDbOn, oldest: Any, newest: Any) -> tuple[vdb.Database, v
 
 @pytest.mark.usefixtures("lender")
 def test_the_same_answers(spark: Any, path: str, two: tuple[vdb.Database, vdb.Database]) -> None:
-    own, lent = SparkComparer(spark, 4), Borrowed(path)
-    statement = "select count(*) as n, max(amount) as most from account"
+    own, lent = SparkComparer(spark, 4), Borrowed(path, 4)
     with moments(make_pair(*two, "account", "account"), *two) as at:
         sums = lent.checksum(at)
         assert sums == own.checksum(at)
@@ -65,18 +73,16 @@ def test_the_same_answers(spark: Any, path: str, two: tuple[vdb.Database, vdb.Da
         found = lent.rows(at, buckets, 10)
         assert found == own.rows(at, buckets, 10)
         assert {row.key["id"]: row.columns for row in found.rows} == {"7": (), "8": ("note",)}
-        answers = lent.custom(at, statement, statement)
-        assert answers == own.custom(at, statement, statement)
-        assert answers[0]["n"] == 30_000
     lent.close()
 
 
 @pytest.mark.usefixtures("lender")
 def test_an_error_is_what_it_was(path: str, two: tuple[vdb.Database, vdb.Database]) -> None:
-    lent = Borrowed(path)
+    lent = Borrowed(path, 4)
     with moments(make_pair(*two, "account", "account"), *two) as at:
+        broken = replace(at, source=replace(at.source, where="1 / (id - 7) > 0"))
         with pytest.raises(DatabaseError, match="division by zero") as caught:
-            lent.custom(at, "select 1/0", "select 1")
+            lent.checksum(broken)
         assert caught.value.sqlstate == "22012"
         assert lent.checksum(at, count_only=True)[0].rows == 30_000  # and it goes on
     lent.close()
@@ -92,10 +98,10 @@ def test_jobs_end_with_the_one_who_asked(
     tracker = spark.sparkContext.statusTracker()
     before = set(tracker.getActiveJobsIds())
     with moments(make_pair(*two, "account", "account"), *two) as at:
-        lent = Borrowed(path)
-        forever = "select pg_sleep(600)"
-        asked = {"do": "custom", "pair": pair_to_json(at), "source": forever, "target": forever}
-        _say(lent._lines, asked)
+        lent = Borrowed(path, 4)
+        slow = replace(at, source=replace(at.source, where="pg_sleep(600) is not null"))
+        _say(lent._lines, {"do": "checksum", "number": 1, "limit": 4, "count_only": True,
+                           "pair": pair_to_json(slow)})  # fmt: skip
         assert "parts" in lent._hear()
         assert set(tracker.getActiveJobsIds()) - before
         lent.close()
@@ -104,14 +110,14 @@ def test_jobs_end_with_the_one_who_asked(
         db.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity"
             " where datname = current_database() and query like %s",
-            ["%pg_sleep(600)%"],
+            ["%pg_sleep(600) is not%"],
         )
 
 
 def test_a_worker_that_stops_says_so(
     lender: Lender, path: str, two: tuple[vdb.Database, vdb.Database]
 ) -> None:
-    lent = Borrowed(path)
+    lent = Borrowed(path, 4)
     lender.stop()
     assert not Path(path).exists()
     with (
@@ -120,7 +126,29 @@ def test_a_worker_that_stops_says_so(
     ):
         lent.checksum(at)
     with pytest.raises(NobodyLends, match="No such file"):
-        Borrowed(path)
+        Borrowed(path, 4)
+
+
+def test_a_comparison_goes_on_without_the_worker(
+    lender: Lender,
+    spark: Any,
+    tmp_path: Path,
+    two: tuple[vdb.Database, vdb.Database],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(ops, "start_spark", lambda _session: started.append(spark) or spark)
+    monkeypatch.setattr(ops, "end_spark", lambda _spark: None)
+    settings = LondisteSettings(pidfile=str(tmp_path / "leaf.pid"))
+    with (
+        moments(make_pair(*two, "account", "account"), *two) as at,
+        ops.counting(Session(settings)) as comparer,
+    ):
+        lent = comparer.checksum(at)
+        assert started == []
+        lender.stop()
+        assert comparer.checksum(at) == lent
+        assert started == [spark]
 
 
 def test_a_dead_worker_is_no_obstacle(spark: Any, path: str) -> None:
@@ -128,9 +156,9 @@ def test_a_dead_worker_is_no_obstacle(spark: Any, path: str) -> None:
     left.bind(path)
     left.close()
     with pytest.raises(NobodyLends, match="refused"):
-        Borrowed(path)
-    lender = Lender(spark, path, 4)
-    Borrowed(path).close()
+        Borrowed(path, 4)
+    lender = Lender(spark, path, lambda: 4)
+    Borrowed(path, 4).close()
     lender.stop()
 
 
@@ -139,35 +167,100 @@ def test_nobody_else_can_open_it(path: str) -> None:
     assert stat.S_IMODE(Path(path).stat().st_mode) == 0o600
 
 
-def test_another_version_is_not_asked(path: str) -> None:
+@pytest.mark.parametrize(
+    ("greeting", "why"),
+    [
+        (b'{"version": "0.0.1"}\n', "another version"),
+        (b"220 hello\n", "no worker of ours"),
+        (b"[1]\n", "no worker of ours"),
+        (b"", "ended"),
+    ],
+)
+def test_a_stranger_is_not_asked(path: str, greeting: bytes, why: str) -> None:
     older = socket.socket(socket.AF_UNIX)
     older.bind(path)
     older.listen()
 
     def greet() -> None:
         client, _ = older.accept()
-        client.sendall(b'{"version": "0.0.1"}\n')
+        client.sendall(greeting)
         client.close()
 
     thread = threading.Thread(target=greet)
     thread.start()
-    with pytest.raises(NobodyLends, match=r"0\.0\.1"):
-        Borrowed(path)
+    with pytest.raises(NobodyLends, match=why):
+        Borrowed(path, 4)
     thread.join()
     older.close()
 
 
 @pytest.mark.usefixtures("lender")
-def test_noise_does_no_harm(path: str) -> None:
-    for noise in (b"hello\n", b'{"do": "anything", "pair": {}}\n', b"\n", b"[1]\n"):
+def test_another_environment_is_not_asked(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker's libpq would take the connect strings for something else."""
+    ours = lend._surroundings()
+    monkeypatch.setattr(lend, "_surroundings", lambda: ours)
+    Borrowed(path, 4).close()
+    monkeypatch.undo()
+    monkeypatch.setenv("PGPORT", "5433")
+    assert lend._surroundings() != ours
+
+
+@pytest.mark.usefixtures("lender")
+def test_another_user_is_not_asked(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(NobodyLends, match="another user's"):
+        Borrowed(path, 4)
+
+
+@pytest.mark.usefixtures("lender")
+def test_noise_does_no_harm(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    crashed: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", crashed.append)
+    asked = b'{"do": "anything", "pair": {}, "limit": 1, "number": 1}\n'
+    for noise in (b"hello\n", asked, b'{"do": 1}\n', b"\n", b"[1]\n", b"\xff\n"):
         client = socket.socket(socket.AF_UNIX)
         client.connect(path)
         client.sendall(noise)
+        client.shutdown(socket.SHUT_WR)
+        while client.recv(4096):
+            pass
         client.close()
-    Borrowed(path).close()
+    Borrowed(path, 4).close()
+    assert crashed == []
+
+
+def test_two_workers_and_files_of_others(spark: Any, lender: Lender, path: str) -> None:
+    with pytest.raises(FileExistsError, match="another worker"):
+        Lender(spark, path, lambda: 4)
+    Borrowed(path, 4).close()
+    Path(path).rename(f"{path}.moved")
+    Path(path).write_text("somebody's")
+    with pytest.raises(FileExistsError, match="no socket"):
+        Lender(spark, path, lambda: 4)
+    lender.stop()
+    assert Path(path).read_text() == "somebody's"
+
+
+def test_what_would_keep_slots_for_long_is_not_lent(
+    path: str, two: tuple[vdb.Database, vdb.Database], lender: Lender
+) -> None:
+    lent = Borrowed(path, 4)
+    pair = make_pair(*two, "account", "account")
+    large = replace(pair.source, pieces=(Piece("account", 2048 * 65),))
+    whole = replace(pair.source, pieces=(Piece("account", None),))
+    for question in (
+        lambda: lent.custom(pair, "select 1", "select 1"),
+        lambda: lent.buckets(replace(pair, source=large)),
+        lambda: lent.checksum(replace(pair, source=whole)),
+        lambda: lent.rows(pair, Buckets(0, Sums(), Sums(), ()), 1_000_000),
+    ):
+        with pytest.raises(NobodyLends, match=r"slots|slices"):
+            question()
+    lent.close()
+    lender.stop()
 
 
 def test_a_path_too_long_for_a_socket_lends_nothing() -> None:
     assert socket_path("/" + "x" * 120 + ".pid") == ""
     assert socket_path("") == ""
-    assert socket_path("/run/leaf.pid") == "/run/leaf.sock"
+    assert socket_path("/run/leaf.pid") == "/run/leaf.pid.sock"

@@ -633,23 +633,30 @@ def test_a_script_that_fails_is_found_skipped_kept_and_replayed(leaf: Leaf) -> N
 
 
 @pytest.mark.parametrize(
-    ("ev_type", "extra1", "message"),
+    ("ev_type", "data", "extra1", "message"),
     [
-        ("{garbage", "public.t", "Unhandled event type"),
-        ("londiste.nonsense", None, "Unhandled event type"),
-        ("nonsense", None, "Unhandled event type"),
+        ("{garbage", "x", "public.t", "Unhandled event type"),
+        ("londiste.nonsense", "x", None, "Unhandled event type"),
+        ("nonsense", "x", None, "Unhandled event type"),
+        (None, "x", None, "Unhandled event type"),
+        (None, None, "public.t", "Unhandled event type"),
+        ("", None, None, "Unhandled event type"),
+        ("pgq.global-watermark", "abc", "q", "has 'abc' for a number"),
+        ("pgq.global-watermark", None, "q", "without data"),
+        ("londiste.update-seq", "x", "public.s", "has 'x' for a number"),
+        ("londiste.add-table", None, None, "without data"),
     ],
 )
 def test_events_that_mean_nothing_can_be_skipped(
-    leaf: Leaf, ev_type: str, extra1: str | None, message: str
+    leaf: Leaf, ev_type: str | None, data: str | None, extra1: str | None, message: str
 ) -> None:
     leaf.root.execute("insert into t values (1, 'a', 1)")
     leaf.root.query(
-        "select pgq.insert_event('q', %s, 'x', %s, null, null, null)", [ev_type, extra1]
+        "select pgq.insert_event('q', %s, %s, %s, null, null, null)", [ev_type, data, extra1]
     )
     leaf.root.execute("insert into t values (2, 'b', 1)")
     found = stopped(leaf)
-    assert message in found.message and found.ev_type == ev_type
+    assert message in found.message and (found.ev_type or None) == (ev_type or None)
     with session(leaf) as open_session:
         skip(open_session, Skipping(event=found.ev_id, reason="garbage"))
     leaf.catch_up()

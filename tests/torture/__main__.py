@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from pathlib import Path
@@ -13,6 +14,12 @@ from tests.torture.faults import FAULTS
 RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results" / "torture.jsonl"
 
 
+def recovered(path: Path) -> frozenset[str]:
+    """Names of the faults that the record has a recovery of."""
+    found = map(json.loads, path.read_text().splitlines()) if path.exists() else ()
+    return frozenset(r["fault"] for r in found if r["outcome"] == "recovered")
+
+
 def main() -> int:
     """Parse, run, count."""
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
@@ -21,6 +28,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="repeats draws and moments")
     parser.add_argument("--only", default="", help="faults whose name contains this")
     parser.add_argument("--cheap", action="store_true", help="no fault that starts Spark again")
+    parser.add_argument(
+        "--untried", action="store_true", help="first what the campaign's record has no recovery of"
+    )
     parser.add_argument("--results", type=Path, default=RESULTS, help="JSON lines are added here")
     parser.add_argument("--list", action="store_true", help="name the faults and end")
     args = parser.parse_args()
@@ -31,7 +41,8 @@ def main() -> int:
     print(f"seed {seed}", flush=True)
     began = time.monotonic()
     try:
-        with Campaign(seed, args.results, args.only, args.cheap) as campaign:
+        done = recovered(RESULTS) if args.untried else frozenset()
+        with Campaign(seed, args.results, args.only, args.cheap, done) as campaign:
             print(f"ready after {time.monotonic() - began:.1f} s: {campaign.rig.base}", flush=True)
             campaign.run(args.cycles, args.minutes)
     except KeyboardInterrupt:

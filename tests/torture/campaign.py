@@ -36,6 +36,8 @@ class Campaign:
     results: Path | None = None
     only: str = ""
     cheap: bool = False
+    #: faults that another run has recovered from come last
+    done: frozenset[str] = frozenset()
     say: bool = True
     outcomes: Counter[str] = field(default_factory=Counter)
     _tried: Counter[str] = field(default_factory=Counter)
@@ -72,6 +74,8 @@ class Campaign:
         names = [n for n in FAULTS if self.only in n and not (self.is_cheap and is_dear(n))]
         if not names:
             raise SystemExit(f'no fault is called "{self.only}"')
+        if self.done:
+            names = [n for n in names if n not in self.done and not self._tried[n]] or names
         weights = [FAULTS[n][0] / (1 + self._tried[n]) for n in names]
         return self.rng.choices(names, weights)[0]
 
@@ -146,6 +150,9 @@ class Campaign:
         checks.sequences(self.rig)
         self.baseline.leftovers(self.rig)
         checks.status(self.rig, c.note["tick"])
+        bugs = checks.log_bugs(self.rig, self._offsets)
+        if bugs:
+            raise checks.Failed(f"an error of our own in a log: {bugs[0][:300]}")
         return {"rows": rows, "transactions": self.load.transactions}
 
     # -- telling --------------------------------------------------------------------------------

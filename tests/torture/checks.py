@@ -7,12 +7,13 @@ Things that may need a moment (a backend that notices a dead client) are asked f
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.torture.processes import children, cmdline, working_in
+from tests.torture.processes import DAEMON, children, cmdline, working_in
 from tests.torture.rig import LEAF, ROOT, Rig
 from tests.torture.schema import NAMES, OWNER, PART_HERE, SEQUENCES
 from vedur.demo.lab import QUEUE
@@ -174,7 +175,7 @@ def processes(rig: Rig) -> list[tuple[int, str]]:
     wanted = set(tops) | set(children(*tops))
     found = [(pid, cmdline(pid)[:100]) for pid in working_in(rig.base) - wanted if cmdline(pid)]
     # Java goes on using task processes whose daemon was killed; it can have no more than slots
-    orphans = [(pid, text) for pid, text in found if "pyspark.daemon" in text]
+    orphans = [(pid, text) for pid, text in found if DAEMON in text]
     return [x for x in found if x not in orphans or len(orphans) > MOST_ORPHANS]
 
 
@@ -235,11 +236,20 @@ def status(rig: Rig, tick: int) -> None:
     _until(rig, wrong, "status")
 
 
+#: Errors that no fault from outside explains.
+_OWN = re.compile(
+    r"BUG|(crashed|failed): .*(\w+ object|invalid literal|unexpected keyword|not subscriptable)"
+)
+
+
 def log_bugs(rig: Rig, since: dict[str, int]) -> list[str]:
-    """Lines with the word BUG that the daemons have written since the offsets; moves them on."""
+    """Lines since the offsets that tell of an error of our own; moves the offsets on.
+
+    Java and dying task processes write to the same files: a traceback alone says nothing.
+    """
     found = []
     for path in sorted(Path(rig.base, "log").glob("*.log")):
         data = path.read_bytes()[since.get(path.name, 0) :]
         since[path.name] = since.get(path.name, 0) + len(data)
-        found += [x for x in data.decode(errors="replace").splitlines() if "BUG" in x]
+        found += [x for x in data.decode(errors="replace").splitlines() if _OWN.search(x)]
     return found

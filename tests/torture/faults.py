@@ -76,13 +76,14 @@ class Cycle:
             raise checks.Failed(f"leaf is {older} to {old} s behind, status says {node}")
 
     def _standing(self) -> tuple[int, float]:
-        """Where the leaf stands, and the age of that tick by the root's clock."""
+        """Where the leaf stands, and the age of that tick by the root's clock; after a jump of that
+        clock ticks may be of tomorrow, and nobody is behind those."""
         tick = self.rig.position()
         text = (
             "select extract(epoch from clock_timestamp() - tick_time)::float8 from pgq.tick"
             " where tick_id = %s"
         )
-        return tick, float(self.rig.value(ROOT, text, [tick]))
+        return tick, max(0.0, float(self.rig.value(ROOT, text, [tick])))
 
     def must_say_error(self, words: str, limit: float = 120.0) -> None:
         """A worker that cannot work says so in `status`."""

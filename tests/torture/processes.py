@@ -117,10 +117,14 @@ def java_of(pid: int) -> int | None:
     return next((p for p in children(pid) if "/java " in cmdline(p)[:200]), None)
 
 
+#: In the command line of the process that forks Python tasks, and of its children.
+DAEMON = "vedur.pipeline.taskd"
+
+
 def spark_pythons(pid: int) -> tuple[list[int], list[int]]:
     """Python below a worker's Java: the daemon, and the processes it has forked for tasks."""
     java = java_of(pid)
-    below = [p for p in children(java) if ".daemon" in cmdline(p)] if java else []
+    below = [p for p in children(java) if DAEMON in cmdline(p)] if java else []
     tops = [p for p in below if _parent(p) == java]
     return tops, [p for p in below if p not in tops]
 

@@ -42,7 +42,7 @@ The machine (2 cores) was shared with other builds: load average {load_low} to {
 ## The laboratory
 
 Root on PostgreSQL 16, leaf on PostgreSQL 18, a TCP proxy between the worker and each of them, the
-ticker with maintenance every second and tables rotated every 2 seconds, worker processes that are
+ticker with maintenance and rotated tables every 2 seconds, worker processes that are
 started again when they are dead, as systemd would. Load: inserts, updates, key updates, deletes,
 swaps of unique values, savepoints and rollbacks, transactions of up to 1,500 rows, TRUNCATE,
 cascading foreign keys, sequences, values of 30 types, TOAST; eleven tables, one of them filtered

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from tests.torture.report import page
+from tests.torture.report import LOAD, PAGE, RESULTS, load, page
 
 
 def record(fault: str, outcome: str = "recovered", seed: int = 1, **more: Any) -> dict[str, Any]:
@@ -41,3 +42,10 @@ def test_what_broke_while_a_step_was_held_has_its_own_table() -> None:
     held = {"meanwhile": "leaf's server crashes"}
     text = page([record("another fault at batch.merged", note=held)])
     assert "| leaf's server crashes | 1 | 2.0 | 2.0 |" in text
+
+
+def test_the_page_is_made_from_the_record() -> None:
+    campaign = json.loads(LOAD.read_text()) if LOAD.exists() else None
+    assert PAGE.read_text() == page(load([RESULTS]), campaign), (
+        "docs/reliability.md is out of date: python -m tests.torture.report"
+    )

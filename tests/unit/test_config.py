@@ -259,6 +259,14 @@ def test_password_readable_by_others(ini, mode: int, warned: bool) -> None:
     assert not any("=postgres" in line for line in got.warnings)
 
 
+@pytest.mark.parametrize(
+    ("mode", "warned"), [(0o622, True), (0o660, True), (0o602, True), (0o644, False)]
+)
+def test_a_file_that_others_may_write(ini, mode: int, warned: bool) -> None:
+    got = load_londiste(ini("[vedur]\ndb=dbname=a\nqueue_name=q\n", mode=mode))
+    assert any("chmod go-w" in line for line in got.warnings) is warned
+
+
 def test_no_warning_without_a_password(ini) -> None:
     assert load_londiste(ini("[vedur]\ndb=dbname=a\nqueue_name=q\n", mode=0o644)).warnings == ()
 

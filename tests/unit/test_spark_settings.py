@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from typing import Any
 
 import pytest
@@ -51,6 +52,19 @@ def test_the_number_of_attempts_can_be_set() -> None:
 def test_a_cluster_is_not_told_to_call_back_to_the_loopback() -> None:
     assert "spark.driver.host" not in session._merged({"spark.master": "spark://host:7077"})
     assert session._merged({})["spark.driver.host"] == "127.0.0.1"
+
+
+def test_tasks_here_are_forked_from_a_process_that_has_our_imports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    key = "spark.python.daemon.module"
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    assert session._merged({})[key] == "vedur.pipeline.taskd"
+    assert key not in session._merged({"spark.master": "spark://host:7077"})
+    assert key not in session._merged({"spark.pyspark.python": "/usr/bin/python3"})
+    assert session._merged({key: "own"})[key] == "own"
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/other/bin/python3")
+    assert key not in session._merged({})
 
 
 def test_spark_connect_gets_what_the_ini_says_and_nothing_else() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from vedur.clock import Clock
 from vedur.config import PgqdSettings
 from vedur.errors import ConnectError
 from vedur.ops import wait_sync
-from vedur.queue.ticker_jobs import Job
+from vedur.queue.ticker_jobs import DatabaseJobs, Job
 from vedur.queue.ticker_service import TickerService
 
 
@@ -62,6 +63,24 @@ def test_a_database_without_threads_is_tried_again(monkeypatch: pytest.MonkeyPat
         service._serve(["one"])
     assert service.databases == []
     assert service.stop()
+
+
+def test_no_database_begins_to_be_served_behind_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = TickerService(PgqdSettings())
+    asked: list[str] = []
+    stopping = threading.Thread(target=service.stop)
+
+    def start(jobs: DatabaseJobs) -> None:
+        if not stopping.is_alive():
+            stopping.start()
+        stopping.join(0.2)  # a stop that did not wait would be over by now
+
+    monkeypatch.setattr(DatabaseJobs, "start", start)
+    monkeypatch.setattr(DatabaseJobs, "ask_to_stop", lambda jobs: asked.append(jobs.database))
+    service._serve(["one"])
+    stopping.join()
+    service._serve(["two"])
+    assert service.databases == asked == ["one"]
 
 
 def test_a_duty_keeps_its_period_whatever_it_takes() -> None:

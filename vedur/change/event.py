@@ -66,8 +66,10 @@ class EventRange:
 
 
 @lru_cache(maxsize=4096)
-def parse_type(ev_type: str) -> EventType:
-    """Read an `ev_type`; system events come back with op "-"."""
+def parse_type(ev_type: str | None) -> EventType:
+    """Read an `ev_type`; system events come back with op "-", and so does what means nothing."""
+    if not ev_type:
+        return EventType(op="-")
     if ev_type in ("I", "U", "D"):
         return EventType(op=ev_type, format="sql")  # type: ignore[arg-type]
     if ev_type == "R":

@@ -251,16 +251,21 @@ def _unknown(ini: IniFile, key: str, known: Mapping[str, Parameter]) -> str:
 
 
 def _exposed(ini: IniFile) -> list[str]:
-    """A warning when others may read a password that the file holds."""
-    if not any(holds_password(text) for text in ini.raw.values()):
-        return []
+    """Warnings when others may read a password that the file holds, or may write the file."""
     try:
         mode = Path(ini.path).stat().st_mode
     except OSError:
         return []
-    if not mode & (stat.S_IRGRP | stat.S_IROTH):
-        return []
-    return [
-        f"{ini.path}: holds a password and can be read by others: "
-        f'run "chmod 600 {ini.path}" or use ~/.pgpass'
-    ]
+    found = []
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        found.append(
+            f"{ini.path}: can be written by others, who then decide what runs here and where it "
+            f'connects: run "chmod go-w {ini.path}"'
+        )
+    password = any(holds_password(text) for text in ini.raw.values())
+    if password and mode & (stat.S_IRGRP | stat.S_IROTH):
+        found.append(
+            f"{ini.path}: holds a password and can be read by others: "
+            f'run "chmod 600 {ini.path}" or use ~/.pgpass'
+        )
+    return found

@@ -105,7 +105,8 @@ def compare(
     info, tables = chosen_tables(session, options.tables)
     if not tables:
         return CompareResult()
-    with counting(session, spark) as comparer:
+    own = not (options.count_only or _is_standard(session))
+    with counting(session, spark, own=own) as comparer:
         nodes = make_nodes(session, info, force=options.force, max_wait=options.max_wait)
         results = [_compare_table(session, comparer, nodes, table, options) for table in tables]
     return CompareResult(tuple(results))
@@ -127,14 +128,16 @@ def end_spark(spark: SparkSession) -> None:
 
 
 @contextmanager
-def counting(session: Session, spark: SparkSession | None = None) -> Iterator[Comparer]:
-    """Something that counts: in `spark`, or in what `_Lent` finds."""
+def counting(
+    session: Session, spark: SparkSession | None = None, *, own: bool = False
+) -> Iterator[Comparer]:
+    """Something that counts: in `spark`, or in what `_Lent` finds, or in nothing but its `own`."""
     from vedur.pipeline.compare import SparkComparer
 
     if spark is not None:
         yield SparkComparer(spark, session.settings.max_connections_per_node)
         return
-    lent = _Lent(session)
+    lent = _Lent(session, own)
     try:
         yield lent
     finally:
@@ -147,15 +150,15 @@ class _Lent:
     Ours starts before anything is looked at: nobody's snapshot is to wait for Java.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, own: bool) -> None:
         from vedur.pipeline.compare import Borrowed, NobodyLends, socket_path
 
         self._session = session
         self._borrowed: Borrowed | None = None
         self._spark: SparkSession | None = None
-        path = socket_path(session.settings.pidfile)
+        path = "" if own else socket_path(session.settings.pidfile)
         try:
-            self._borrowed = Borrowed(path) if path else None
+            self._borrowed = Borrowed(path, self._limit) if path else None
         except NobodyLends as why:
             log.debug("no session to borrow at %s: %s", path, why)
         if self._borrowed is None:
@@ -180,13 +183,16 @@ class _Lent:
             try:
                 return question(self._borrowed)
             except NobodyLends as why:
-                log.debug("the worker's session has gone, going on in one of our own: %s", why)
+                log.debug("not in the worker's session, going on in one of our own: %s", why)
                 self._borrowed.close()
                 self._borrowed = None
         if self._spark is None:
             self._spark = start_spark(self._session)
-        limit = self._session.settings.max_connections_per_node
-        return question(SparkComparer(self._spark, limit))
+        return question(SparkComparer(self._spark, self._limit))
+
+    @property
+    def _limit(self) -> int:
+        return self._session.settings.max_connections_per_node
 
     def close(self) -> None:
         """Give back what was lent, end what is ours."""
@@ -328,7 +334,7 @@ def _count(
     if options.count_only:
         sums = comparer.checksum(pair, count_only=True)
         return {"cnt": sums[0].rows}, {"cnt": sums[1].rows}, _COUNT_FMT, None
-    if _STANDARD.fullmatch(" ".join(settings.compare_sql.split())):
+    if _is_standard(session):
         buckets = comparer.buckets(pair) if options.rows else None
         sums = (buckets.source, buckets.target) if buckets else comparer.checksum(pair)
         left, right = ({"cnt": s.rows, "chksum": s.a, "strong": s.strong} for s in sums)
@@ -342,6 +348,11 @@ def _count(
         ),
     )
     return left, right, settings.compare_fmt, None
+
+
+def _is_standard(session: Session) -> bool:
+    """Is `compare_sql` the statement whose number the engine gives by itself?"""
+    return bool(_STANDARD.fullmatch(" ".join(session.settings.compare_sql.split())))
 
 
 def custom_sql(

@@ -242,7 +242,7 @@ class WorkerProcess:
         if not path or is_remote(spark):
             return
         try:
-            self._lender = Lender(spark, path, self.settings.max_connections_per_node)
+            self._lender = Lender(spark, path, lambda: self.settings.max_connections_per_node)
         except OSError as error:
             log.warning("compare cannot use this session: %s: %s", path, error.strerror)
 

@@ -45,6 +45,8 @@ DEFAULTS = {
     "spark.python.worker.reuse": "true",
 }
 _LOCAL_ONLY = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+#: Ways to have tasks run by another Python than ours, which may lack Vedur.
+_OTHER_PYTHON = ("spark.pyspark.python", "spark.pyspark.driver.python")
 _scratch: Scratch | None = None
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
 
@@ -100,16 +102,16 @@ def warm_up(session: SparkSession) -> None:
 
         try:
             import vedur
-            import vedur.pipeline.copy.task
-            import vedur.pipeline.stage.task
+            from vedur.pipeline.taskd import settle
 
+            settle()
             found = vedur.__version__
         except ImportError as error:
             found = str(error)
         for batch in batches:
             yield pa.RecordBatch.from_pydict({"found": [found] * batch.num_rows})
 
-    count = 1 if _is_here(session) else parallelism(session)
+    count = parallelism(session)
     for _ in range(2):
         frame = session.range(0, count, 1, count).mapInArrow(look, "found string")
         for row in frame.collect():
@@ -172,6 +174,9 @@ def _merged(settings: Mapping[str, str], most_tasks: int | None = None) -> dict[
         tasks = local[1] or "1"
         if tasks == "*" and most_tasks and most_tasks < (os.cpu_count() or 1):
             tasks = str(most_tasks)
+        python = os.environ.get("PYSPARK_PYTHON", sys.executable)
+        if python == sys.executable and not any(key in merged for key in _OTHER_PYTHON):
+            merged.setdefault("spark.python.daemon.module", "vedur.pipeline.taskd")
         # In local mode this is the only place where Spark looks for the number of attempts.
         merged["spark.master"] = f"local[{tasks},{merged['spark.task.maxFailures']}]"
     return merged
@@ -212,11 +217,6 @@ def _remote_parallelism(session: SparkSession) -> int:
 
     frame = session.range(0, 10_000).select(functions.spark_partition_id().alias("part"))
     return int(frame.distinct().count())
-
-
-def _is_here(session: SparkSession) -> bool:
-    """Do tasks run in this machine's own Java, with the Python that we named?"""
-    return not is_remote(session) and str(session.sparkContext.master).startswith("local[")
 
 
 def is_alive(session: SparkSession, thorough: bool = False) -> bool:

@@ -33,6 +33,8 @@ class TickerService:
         self.context = Context(settings, clock)
         self._databases: dict[str, DatabaseJobs] = {}
         self._leaving: list[DatabaseJobs] = []
+        # Held while the set of databases changes: none may begin to be served behind a stop's back.
+        self._changing = threading.Lock()
         self._stop = threading.Event()
         self._look = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="databases", daemon=True)
@@ -67,9 +69,11 @@ class TickerService:
 
     def stop(self) -> bool:
         """End everything; False when some thread does not end."""
-        self._stop.set()
+        with self._changing:
+            self._stop.set()
+            jobs = [*self._databases.values(), *self._leaving]
         self._look.set()
-        return stop_all([*self._databases.values(), *self._leaving], self.context.clock)
+        return stop_all(jobs, self.context.clock)
 
     def _find(self) -> list[str]:
         settings = self.context.settings
@@ -94,7 +98,11 @@ class TickerService:
         return None
 
     def _serve(self, names: list[str]) -> None:
-        wanted = set(names)
+        with self._changing:
+            if not self._stop.is_set():
+                self._change(set(names))
+
+    def _change(self, wanted: set[str]) -> None:
         self._leaving = [jobs for jobs in self._leaving if jobs.running]
         for name in set(self._databases) - wanted:
             _log.info("Unregister database: [%s]", name)
@@ -102,8 +110,6 @@ class TickerService:
             jobs.ask_to_stop()
             self._leaving.append(jobs)
         for name in sorted(wanted - set(self._databases)):
-            if self._stop.is_set():
-                return
             jobs = DatabaseJobs(name, self.context)
             try:
                 jobs.start()

@@ -57,7 +57,7 @@ class SystemEvents:
 
     def handle(self, event: Event) -> None:
         """Do what the event says; an unknown type stops the worker."""
-        kind = event.ev_type
+        kind = event.ev_type or ""  # anybody who may write to the queue can leave it out
         if kind == "EXECUTE":
             run_script(self.db, self.queue, event)
         elif kind.startswith("pgq."):
@@ -68,9 +68,10 @@ class SystemEvents:
             raise StateError(event.named(f"Unhandled event type in queue: {kind}"))
 
     def _cascade(self, event: Event) -> None:
-        kind, node = event.ev_type, event.ev_data or ""
+        kind = event.ev_type
         if kind == "pgq.tick-id":
             return
+        node = _said(event)
         if event.ev_extra1 != self.queue:
             raise StateError(
                 event.named(f"bad event in queue: {kind} is for queue {event.ev_extra1!r}")
@@ -82,12 +83,12 @@ class SystemEvents:
         elif kind == "pgq.unregister-location":
             command(self.db, "pgq_node.unregister_location", self.queue, node, quiet=True)
         elif kind == "pgq.global-watermark":
-            set_global_watermark(self.db, self.queue, int(node))
+            set_global_watermark(self.db, self.queue, _number(event))
         else:
             raise StateError(event.named(f"unknown cascade event: {kind}"))
 
     def _set(self, event: Event) -> None:
-        kind, data = event.ev_type, event.ev_data or ""
+        kind, data = event.ev_type, _said(event)
         if kind == "londiste.add-table":
             if self.registers.table(data):
                 global_add_table(self.db, self.queue, data)
@@ -96,8 +97,25 @@ class SystemEvents:
         elif kind == "londiste.update-seq":
             name = event.ev_extra1 or ""
             if self.registers.seq(name):
-                global_update_seq(self.db, self.queue, name, int(data))
+                global_update_seq(self.db, self.queue, name, _number(event))
         elif kind == "londiste.remove-seq":
             global_remove_seq(self.db, self.queue, data)
         else:
             raise StateError(event.named(f"Unhandled event type in queue: {kind}"))
+
+
+def _said(event: Event) -> str:
+    """What the event is about; none of those that come here may leave it out."""
+    if not event.ev_data:
+        raise StateError(event.named(f"bad event in queue: {event.ev_type} without data"))
+    return event.ev_data
+
+
+def _number(event: Event) -> int:
+    data = _said(event)
+    try:
+        return int(data)
+    except ValueError:
+        raise StateError(
+            event.named(f"bad event in queue: {event.ev_type} has {data!r} for a number")
+        ) from None

@@ -10,7 +10,8 @@ from vedur.pipeline.compare.jobs import (
     Work,
     collect,
     moment,
-    plan_work,
+    plan_both,
+    side_by_side,
 )
 from vedur.pipeline.compare.model import Buckets, Pair, Sums
 from vedur.pipeline.compare.progress import tasks_a_side
@@ -26,6 +27,8 @@ _MAX_BUCKETS = 1 << 14
 _SMALL = 20_000
 #: Each task answers with all buckets: not too many of them.
 _BUCKET_TASKS = 16
+#: A statement that is not cut.
+_WHOLE = (("", ""),)
 
 
 def checksum(
@@ -33,11 +36,12 @@ def checksum(
 ) -> tuple[Sums, Sums]:
     """Rows and sums of the provider's table and of its copy; equal sums mean equal tables."""
     template = query("compare", "count" if count_only else "sums")
-    work = plan_work(pair, template, tasks_a_side(spark, limit))
+    work = plan_both(pair, template, tasks_a_side(spark, limit))
     totals = {SOURCE: Sums(), TARGET: Sums()}
-    for side, sums in collect(spark, work, _sums, f"Counting {pair.dest}"):
-        for values in sums:
-            totals[side] += Sums(*values)
+    for both in collect(spark, work, side_by_side(_sums), f"Counting {pair.dest}"):
+        for side, sums in both:
+            for values in sums:
+                totals[side] += Sums(*values)
     return totals[SOURCE], totals[TARGET]
 
 
@@ -50,12 +54,13 @@ def bucket_sums(spark: SparkSession, pair: Pair, *, rows: int, limit: int = 8) -
     """The same by bucket of the key, in one pass that costs hardly more; `rows` is a guess."""
     mask = bucket_mask(rows)
     tasks = min(_BUCKET_TASKS, tasks_a_side(spark, limit))
-    work = plan_work(pair, query("compare", "bucket_sums"), tasks, mask=mask)
+    work = plan_both(pair, query("compare", "bucket_sums"), tasks, mask=mask)
     sides: tuple[dict[int, Sums], dict[int, Sums]] = ({}, {})
-    for side, found in collect(spark, work, _bucket_sums, f"Counting {pair.dest}"):
-        buckets = sides[side]
-        for number, *values in found:
-            buckets[number] = buckets.get(number, Sums()) + Sums(*values)
+    for both in collect(spark, work, side_by_side(_bucket_sums), f"Counting {pair.dest}"):
+        for side, found in both:
+            buckets = sides[side]
+            for number, *values in found:
+                buckets[number] = buckets.get(number, Sums()) + Sums(*values)
     return Buckets.from_sums(mask, *sides)
 
 
@@ -82,8 +87,8 @@ def custom_checksum(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The one row that an operator's own statement gives on each side."""
     work = [
-        Work(SOURCE, pair.source.begin(), (source_sql,), pair.source.connstr),
-        Work(TARGET, pair.target.begin(), (target_sql,), pair.target.connstr),
+        Work(SOURCE, pair.source.begin(), source_sql, _WHOLE, pair.source.connstr),
+        Work(TARGET, pair.target.begin(), target_sql, _WHOLE, pair.target.connstr),
     ]
     answers = collect(spark, work, _first_row, f"Counting {pair.dest}")
     return answers[SOURCE], answers[TARGET]

@@ -4,16 +4,19 @@ To start Java and Python for one comparison takes longer than hashing some milli
 worker's session is there and warm. It listens on a socket beside its pidfile that only its own
 user can open. A line of JSON is a question, the lines of the answer tell progress and end with a
 result or an error. The one who asks keeps the snapshots: when he has gone, the jobs are given up.
-Where nobody lends, or the versions differ, a session of one's own does the same.
+Where nobody lends, or version, user or environment differ, a session of one's own does the same.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import hashlib
 import json
 import logging
 import os
 import socket
+import stat
 import struct
 import threading
 from collections.abc import Callable
@@ -23,11 +26,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import vedur
+from vedur.clock import SYSTEM
 from vedur.errors import VedurError, error_from_json, error_to_json
 from vedur.pipeline.compare.comparer import SparkComparer
 from vedur.pipeline.compare.jobs import plain
 from vedur.pipeline.compare.model import Buckets, Pair, Sums
 from vedur.pipeline.compare.narrow import Differences
+from vedur.pipeline.compare.plan import slices
 from vedur.pipeline.compare.progress import Parts, Terminal, watched_by
 from vedur.pipeline.compare.wire import (
     buckets_from_json,
@@ -48,6 +53,10 @@ _TELL_EVERY = 1.0
 #: Whoever is asked answers at once that he will do it, and then tells progress every second.
 _GREETING = 3.0
 _SILENCE = 60.0
+#: Sums by bucket come from few tasks: each may have this many slices of 0.3 s, times 16 tasks.
+_BUCKET_SLICES = 64
+#: Rows that are shown pass through Java's memory.
+_ROWS = 10_000
 #: What a system allows for the path of a socket, its end included.
 _LONGEST = 104
 
@@ -58,31 +67,44 @@ class NobodyLends(Exception):
 
 def socket_path(pidfile: str) -> str:
     """Where the worker with this pidfile listens; empty if it cannot."""
-    path = f"{pidfile.removesuffix('.pid')}.sock" if pidfile else ""
+    path = f"{pidfile}.sock" if pidfile else ""
     return path if len(os.fsencode(path)) < _LONGEST else ""
+
+
+def _surroundings() -> dict[str, Any]:
+    """What must be the same on both sides for a connect string to mean the same to both."""
+    own = sorted((k, v) for k, v in os.environ.items() if k.startswith("PG"))
+    digest = hashlib.sha256(json.dumps([socket.gethostname(), own]).encode()).hexdigest()
+    return {"version": vedur.__version__, "surroundings": digest}
+
+
+def _is_mine(other: socket.socket) -> bool:
+    """Does the process at the other end belong to the same user? The socket's mode says so too,
+    but whoever may write the directory could have put a socket of his own there."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True
+    found = other.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return bool(struct.unpack("3i", found)[1] == os.geteuid())
 
 
 # -- the worker's side ----------------------------------------------------------------------------
 
 
 class Lender:
-    """Listens until it is stopped; a thread for each who asks."""
+    """Listens until it is stopped; a thread for each who asks. `limit` tells how many connections
+    a node may see now."""
 
-    def __init__(self, spark: SparkSession, path: str, limit: int) -> None:
-        self._spark, self._path, self._limit = spark, path, limit
+    def __init__(self, spark: SparkSession, path: str, limit: Callable[[], int]) -> None:
+        self._spark, self._path, self._limit = spark, Path(path), limit
         self._clients: set[socket.socket] = set()
-        self._stopped = False
+        self._stopped = threading.Event()
+        _clear(self._path)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # The pidfile is ours, so what is left there is a dead worker's.
-            with contextlib.suppress(FileNotFoundError):
-                Path(path).unlink()
-            before = os.umask(0o177)
-            try:
-                self._listener.bind(path)
-            finally:
-                os.umask(before)
+            self._listener.bind(path)
+            self._path.chmod(0o600)  # before anybody can connect
             self._listener.listen()
+            self._inode = self._path.stat().st_ino
         except OSError:
             self._listener.close()
             raise
@@ -90,42 +112,49 @@ class Lender:
 
     def stop(self) -> None:
         """Nobody new; those who wait for an answer hear that it will not come."""
-        self._stopped = True
+        self._stopped.set()
         with contextlib.suppress(OSError):
-            Path(self._path).unlink()
-        for open_socket in (self._listener, *self._clients):
-            with contextlib.suppress(OSError):
-                open_socket.shutdown(socket.SHUT_RDWR)
+            if self._path.stat().st_ino == self._inode:
+                self._path.unlink()
+        for open_socket in (self._listener, *list(self._clients)):
+            _shut(open_socket)
         self._listener.close()
 
     def _accept(self) -> None:
-        while not self._stopped:
+        while not self._stopped.is_set():
             try:
                 client, _ = self._listener.accept()
-            except OSError:
-                return
+            except OSError as error:
+                if not self._stopped.is_set():  # no file handle left, say
+                    log.debug("nobody can borrow the session for a moment: %s", error)
+                    SYSTEM.sleep(1.0)
+                continue
+            self._clients.add(client)
+            if self._stopped.is_set():
+                _shut(client)
             threading.Thread(
                 target=self._serve, args=(client,), name="lend to one", daemon=True
             ).start()
 
     def _serve(self, client: socket.socket) -> None:
-        self._clients.add(client)
         try:
             with client, client.makefile("rwb") as lines:
-                if not _is_ours(client):
+                if not _is_mine(client):
                     return
-                _say(lines, {"version": vedur.__version__})
+                _say(lines, _surroundings())
                 for line in lines:
-                    _say(lines, self._answer(json.loads(line), _Asker(client, lines)))
-        except (OSError, ValueError) as error:
+                    asked = json.loads(line)
+                    said = self._answer(asked, _Asker(client, lines))
+                    _say(lines, {**said, "number": asked["number"]})
+        except (OSError, ValueError, LookupError, TypeError) as error:
             log.debug("who borrowed the session has gone: %s", error)
         finally:
             self._clients.discard(client)
 
     def _answer(self, asked: dict[str, Any], asker: _Asker) -> dict[str, Any]:
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
-        comparer = SparkComparer(self._spark, self._limit)
         try:
+            self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
+            comparer = SparkComparer(self._spark, min(asked["limit"], self._limit()))
             with watched_by(asker):
                 return {"answer": _VERBS[asked["do"]](comparer, asked)}
         except VedurError as error:
@@ -136,13 +165,23 @@ class Lender:
             return {"failed": type(error).__name__}
 
 
-def _is_ours(client: socket.socket) -> bool:
-    """The socket's mode keeps others out; this does where a directory was carried over with it."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return True
-    found = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    _, uid, _ = struct.unpack("3i", found)
-    return uid in (0, os.geteuid())
+def _clear(path: Path) -> None:
+    """Remove the socket of a worker that is dead; anything else that is there stays."""
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise FileExistsError(errno.EEXIST, "is no socket", str(path))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.connect(str(path))
+        raise FileExistsError(errno.EADDRINUSE, "another worker listens there", str(path))
+    except ConnectionRefusedError:
+        path.unlink()
+    except FileNotFoundError:
+        pass
+
+
+def _shut(open_socket: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        open_socket.shutdown(socket.SHUT_RDWR)
 
 
 def _say(lines: BufferedRWPair, said: dict[str, Any]) -> None:
@@ -185,10 +224,6 @@ def _buckets(comparer: SparkComparer, asked: dict[str, Any]) -> Any:
     return asdict(comparer.buckets(pair_from_json(asked["pair"])))
 
 
-def _custom(comparer: SparkComparer, asked: dict[str, Any]) -> Any:
-    return comparer.custom(pair_from_json(asked["pair"]), asked["source"], asked["target"])
-
-
 def _rows(comparer: SparkComparer, asked: dict[str, Any]) -> Any:
     buckets = buckets_from_json(asked["buckets"])
     return asdict(comparer.rows(pair_from_json(asked["pair"]), buckets, asked["shown"]))
@@ -197,7 +232,6 @@ def _rows(comparer: SparkComparer, asked: dict[str, Any]) -> Any:
 _VERBS: dict[str, Callable[[SparkComparer, dict[str, Any]], Any]] = {
     "checksum": _checksum,
     "buckets": _buckets,
-    "custom": _custom,
     "rows": _rows,
 }
 
@@ -210,6 +244,8 @@ class Borrowed:
     """A comparer in the worker's session; every question may raise `NobodyLends`."""
 
     path: str
+    limit: int
+    _number: int = 0
     _socket: socket.socket = field(init=False)
     _lines: BufferedRWPair = field(init=False)
 
@@ -218,17 +254,15 @@ class Borrowed:
         try:
             self._socket.settimeout(_GREETING)
             self._socket.connect(self.path)
+            if not _is_mine(self._socket):
+                raise NobodyLends("the socket is another user's")
             self._lines = self._socket.makefile("rwb")
-            greeting = self._hear()
-            if greeting.get("version") != vedur.__version__:
-                raise NobodyLends(f"the worker is of version {greeting.get('version')}")
+            if self._hear() != _surroundings():
+                raise NobodyLends("the worker is of another version, or another environment")
             self._socket.settimeout(_SILENCE)
-        except OSError as error:
+        except (OSError, NobodyLends) as error:
             self._socket.close()
             raise NobodyLends(str(error)) from error
-        except NobodyLends:
-            self._socket.close()
-            raise
 
     def close(self) -> None:
         """Give it back."""
@@ -246,8 +280,8 @@ class Borrowed:
         return buckets_from_json(self._ask("buckets", pair))
 
     def custom(self, pair: Pair, source_sql: str, target_sql: str) -> tuple[dict[str, Any], ...]:
-        """..."""
-        return tuple(self._ask("custom", pair, source=source_sql, target=target_sql))
+        """Not for another's session: one statement has a slot for as long as it takes."""
+        raise NobodyLends("statements of one's own are not cut into slices")
 
     def rows(self, pair: Pair, buckets: Buckets, shown: int) -> Differences:
         """..."""
@@ -255,9 +289,13 @@ class Borrowed:
         return differences_from_json(found)
 
     def _ask(self, verb: str, pair: Pair, **more: Any) -> Any:
+        if _too_long(pair, verb, more):
+            raise NobodyLends("it would keep the worker's slots for too long")
+        self._number += 1
+        head = {"do": verb, "number": self._number, "limit": self.limit}
         terminal = Terminal()
         try:
-            _say(self._lines, {"do": verb, "pair": pair_to_json(pair), **more})
+            _say(self._lines, {**head, "pair": pair_to_json(pair), **more})
             while True:
                 said = self._hear()
                 if "parts" not in said:
@@ -267,6 +305,8 @@ class Borrowed:
             raise NobodyLends(str(error)) from error
         finally:
             terminal.close()
+        if said.get("number") != self._number:
+            raise NobodyLends("the worker answers another question")
         if "error" in said:
             raise error_from_json(said)
         if "answer" not in said:
@@ -277,5 +317,20 @@ class Borrowed:
         line = self._lines.readline()
         if not line.endswith(b"\n"):
             raise NobodyLends("the worker has ended")
-        said: dict[str, Any] = json.loads(line)
+        try:
+            said = json.loads(line)
+        except ValueError:
+            said = None
+        if not isinstance(said, dict):
+            raise NobodyLends("no worker of ours listens there")
         return said
+
+
+def _too_long(pair: Pair, verb: str, more: dict[str, Any]) -> bool:
+    """Would tasks of this keep replay waiting, or its answer fill the worker's memory?"""
+    sides = (pair.source, pair.target)
+    if any(piece.pages is None for side in sides for piece in side.pieces):
+        return True  # cannot be cut
+    if verb == "buckets":
+        return any(len(slices(side)) > _BUCKET_SLICES for side in sides)
+    return verb == "rows" and more["shown"] > _ROWS

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: A task costs some 20 ms besides its slices; more than this only adds to that.
-_MANY_TASKS = 64
+#: As many as there are slices: a task costs some 20 ms besides its slice of 0.3 s, and between
+#: two of them replay has its turn where it shares the session.
+_ALL_TASKS = 1 << 20
 #: Nobody wonders before.
 _SAY_EVERY = 30.0
 _SHOW_EVERY = 1.0
@@ -38,7 +39,7 @@ def tasks_a_side(spark: SparkSession, connections: int) -> int:
 
     Where fewer tasks run at once than that, there may be many: each one done is progress.
     """
-    return _MANY_TASKS if parallelism(spark) <= connections else connections
+    return _ALL_TASKS if parallelism(spark) <= connections else connections
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from vedur.pipeline.copy.plan import (
 )
 from vedur.pipeline.copy.task import LoadTask
 from vedur.pipeline.session import parallelism
+from vedur.pipeline.taskd import settle
 from vedur.sql import query
 
 if TYPE_CHECKING:
@@ -246,6 +247,7 @@ def run_load(spark: SparkSession, task: LoadTask, count: int) -> Sequence[dict[s
     def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        settle()
         for batch in batches:
             if batch.num_rows:
                 yield pa.RecordBatch.from_pydict({"summary": [task.summary()]})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from vedur.errors import error_from_json
 from vedur.pipeline.stage.task import StageTask, stage_slice
+from vedur.pipeline.taskd import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,6 +22,7 @@ def run_job(spark: SparkSession, task: StageTask) -> list[dict[str, Any]]:
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        settle()
         for batch in batches:
             parts = batch.column(0).to_pylist()
             if parts:

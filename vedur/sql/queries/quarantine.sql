@@ -109,7 +109,7 @@ where not k.whole and q.holds = 'row'
 insert into vedur.quarantine (
     queue_name, consumer_name, prev_tick, tick_id, ev_id, ev_txid, ev_type, ev_data, ev_extra1, ev_extra2,
     ev_extra3, ev_extra4, table_name, dest_table, row_key, holds, cause, sqlstate, message, reason, decided_by)
-select %(queue)s, %(consumer)s, %(prev_tick)s, %(tick)s, e.ev_id, e.ev_txid, e.ev_type, e.ev_data, e.ev_extra1,
+select %(queue)s, %(consumer)s, %(prev_tick)s, %(tick)s, e.ev_id, e.ev_txid, coalesce(e.ev_type, ''), e.ev_data, e.ev_extra1,
     e.ev_extra2, e.ev_extra3, e.ev_extra4, e.table_name, e.dest_table, e.row_key, e.holds, e.cause, e.sqlstate,
     e.message, e.reason, e.decided_by
 from unnest(
