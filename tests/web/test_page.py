@@ -337,8 +337,19 @@ def test_a_role_that_may_only_look(lab: SetLab, open_page: OpenPage, oldest: Tes
     assert found["failure"] is None
     assert found["queue"]["last_tick"] is not None
     assert [t["state"] for t in found["tables"]] == ["ok", "ok"]
-    assert {p["kind"] for p in found["problems"]} <= {"rights"}
+    assert found["withheld"] == ["errors", "the quarantine"]
+    assert found["problems"] == found["notes"] == []
+    assert (
+        "only roles that run nodes may read it: errors, the quarantine"
+        in page.get("/nodes/src").text
+    )
     assert page.get("/").code == 200
+    # what every viewer needs is trouble
+    db.execute("revoke execute on function pgq.get_consumer_info(text) from public, pgq_reader")
+    page.page.source._looked = None
+    found = page.get("/nodes/src.json").json
+    assert [p["kind"] for p in found["problems"]] == ["rights"]
+    assert "cannot read the queue" in found["problems"][0]["what"]
 
 
 def test_on_upstreams_schemas(upstream_pair: SetLab, open_page: OpenPage) -> None:

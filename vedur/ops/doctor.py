@@ -118,6 +118,10 @@ def _set(settings: LondisteSettings) -> Iterator[Finding]:
     for problem in found:
         if problem.kind is Kind.RIGHTS:
             yield warn("rights", f"{problem.node}: {problem.what}", problem.action)
+    for node in overview.nodes:
+        if node.withheld:
+            parts = ", ".join(node.withheld)
+            yield warn("rights", f"{node.name}: may not read {parts}", _GRANTS)
 
 
 def _calm(kind: Kind, words: str, overview: Overview) -> str:

@@ -1,7 +1,8 @@
 """Everything that one node tells about itself; nothing is written.
 
 A node is asked part by part. A part that the role may not read, or that fails, leaves a sentence
-in `NodeDetail.notes` and the rest is still shown; only a lost connection ends the questions.
+in `NodeDetail.notes` and the rest is still shown; only a lost connection ends the questions. What
+only those may read who run nodes is named in `withheld`, and is no trouble.
 Connect strings never become part of the answer.
 """
 
@@ -14,7 +15,7 @@ from typing import TypeVar
 from vedur.catalog.sequences import SequenceInfo, get_seq_list
 from vedur.catalog.tables import TableInfo, get_table_list
 from vedur.db import Database
-from vedur.errors import ConnectError, DatabaseError
+from vedur.errors import ConnectError, DatabaseError, PrivilegeError
 from vedur.log import mask
 from vedur.node.info import get_node_info, get_subscriber_info
 from vedur.sql import query
@@ -25,6 +26,8 @@ T = TypeVar("T")
 
 #: Batches that are shown.
 BATCHES = 50
+#: Parts that hold rows of tables: a role that shall only look does not see them, and that is well.
+_FOR_WRITERS = ("errors", "the quarantine")
 #: Seconds after which an open transaction is worth naming.
 LONG_TRANSACTION = 60
 
@@ -161,6 +164,7 @@ class NodeDetail:
     queue: QueueHealth | None = None
     transactions: tuple[Transaction, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    withheld: tuple[str, ...] = field(default=())
 
     @property
     def name(self) -> str:
@@ -175,9 +179,10 @@ class NodeDetail:
 
 @dataclass
 class _Asker:
-    """Asks part by part and notes what cannot be read."""
+    """Asks part by part and notes what cannot be read, and what the role may not read."""
 
     notes: list[str] = field(default_factory=list)
+    withheld: list[str] = field(default_factory=list)
 
     def one(self, what: str, read: Callable[[], T | None]) -> T | None:
         """The answer, None where it cannot be had."""
@@ -186,6 +191,9 @@ class _Asker:
         except ConnectError:
             raise
         except DatabaseError as error:
+            if isinstance(error, PrivilegeError) and what in _FOR_WRITERS:
+                self.withheld.append(what)
+                return None
             self.notes.append(f"cannot read {what}: {mask(error.message)}")
             return None
 
@@ -200,7 +208,12 @@ def read_detail(db: Database, queue: str, name: str) -> NodeDetail:
     status = ask.one("the node", lambda: read_node(db, queue, name))
     status = status or NodeStatus(name, DEAD, failure="its state cannot be read")
     if status.failure is not None:
-        return NodeDetail(status, server_version=db.server_version, notes=tuple(ask.notes))
+        return NodeDetail(
+            status,
+            server_version=db.server_version,
+            notes=tuple(ask.notes),
+            withheld=tuple(ask.withheld),
+        )
     health = ask.one("the queue", lambda: _queue(db, queue))
     marks = ask.one("watermarks", lambda: _watermarks(db, queue))
     detail = NodeDetail(
@@ -216,7 +229,7 @@ def read_detail(db: Database, queue: str, name: str) -> NodeDetail:
         rate=health.events_per_second if health and status.type == "root" else None,
     )
     detail = _with_ours(db, queue, detail, ask)
-    return replace(detail, notes=tuple(ask.notes))
+    return replace(detail, notes=tuple(ask.notes), withheld=tuple(ask.withheld))
 
 
 def _with_ours(db: Database, queue: str, detail: NodeDetail, ask: _Asker) -> NodeDetail:
