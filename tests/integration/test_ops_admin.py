@@ -290,6 +290,17 @@ def test_add_table_with_other_name_condition_and_creation(lab: Lab) -> None:
     assert [f.differences for f in check_op.check(lab.leaf)] == [()]
 
 
+def test_create_says_what_this_node_lacks(lab: Lab) -> None:
+    lab.create_nodes()
+    lab.root_db.execute(
+        "create type s.mood as enum ('good'); create table s.t (id int primary key, m s.mood)"
+    )
+    add_table(lab.root, AddTable(tables=["s.t"]))
+    with pytest.raises(StateError, match=r's\.mood" does not exist: bring types.*pg_dump'):
+        add_table(lab.leaf, AddTable(tables=["s.t"], create=True))
+    assert lab.leaf_db.value("select to_regclass('s.t')") is None
+
+
 def test_create_full_brings_foreign_keys_when_both_tables_are_in_sync(lab: Lab) -> None:
     lab.create_nodes()
     lab.leaf_db.execute("drop schema s cascade")

@@ -14,12 +14,15 @@ from vedur.change.column_ddl import rename_columns
 from vedur.change.columns import Columns
 from vedur.change.rename import rename_tables
 from vedur.db import Database
-from vedur.errors import StateError
+from vedur.errors import DatabaseError, StateError
 from vedur.log import TRACE
 from vedur.names import parse_name, quote_ident
 from vedur.sql import query
 
 log = logging.getLogger(__name__)
+
+#: Undefined type or collation, function, schema: what a table needs and this node lacks.
+_LACKING = ("42704", "42883", "3F000")
 
 
 def create_table(
@@ -49,7 +52,16 @@ def create_table(
     statements = _statements(db, provider, structure, dest, full)
     for statement in statements:
         log.log(TRACE, "%s", statement)
-        db.execute(statement)
+        try:
+            db.execute(statement)
+        except DatabaseError as error:
+            if error.sqlstate not in _LACKING:
+                raise
+            raise StateError(
+                f'table "{dest}" cannot be made like the provider\'s: {error.message}: bring '
+                'types, domains, functions and extensions first ("pg_dump --schema-only"), or make the '
+                "table yourself and leave --create away"
+            ) from error
     return statements
 
 
