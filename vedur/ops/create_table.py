@@ -59,8 +59,8 @@ def create_table(
                 raise
             raise StateError(
                 f'table "{dest}" cannot be made like the provider\'s: {error.message}: bring '
-                'types, domains, functions and extensions first ("pg_dump --schema-only"), or make the '
-                "table yourself and leave --create away"
+                'types, domains, functions and extensions first ("pg_dump --schema-only"), or make '
+                "the table yourself and leave --create away"
             ) from error
     return statements
 
