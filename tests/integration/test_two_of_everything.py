@@ -312,7 +312,8 @@ def test_execute_of_one_file_twice_at_once(
     lab.wait_ok()
     script = tmp_path / "s.sql"
     script.write_text(
-        "alter table public.t add c int default 7;\ninsert into once default values;\n"
+        "alter table public.t add if not exists c int default 7;\n"
+        "insert into once default values;\n"
     )
     waiting = (
         "select count(*) from pg_stat_activity where wait_event_type = 'Lock' "
