@@ -1,4 +1,4 @@
-"""A whole set-up where every connection needs TLS and a password, and nothing shows the password.
+"""Every connection needs TLS, a certificate and a password, and nothing shows the password.
 
 Passwords are where the manual wants them: in ini files of mode 600, in a `passfile`, and (the
 root's) in the location that the nodes keep. They are looked for in every output, log, process
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.tls import make_authority, require_tls, secret_file
+from tests.fixtures.tls import make_authority, make_certificate, require_tls, secret_file
 from vedur import db as vdb
 from vedur.db.conninfo import with_params
 from vedur.demo.lab import Lab, program
@@ -40,10 +40,10 @@ TABLES = (
     "create table orders (id int primary key, note text);"
     "create table lines (id int primary key, order_id int references orders, n int)"
 )
-SEEN = """
-select a.application_name, s.ssl from pg_stat_activity a join pg_stat_ssl s using (pid)
-where a.backend_type = 'client backend'
-"""
+#: A line of a server's log for each connection, with what protects it.
+OPENED = re.compile(
+    r"connection authorized: user=(\S+) .*?application_name=(.*?)( SSL enabled .*)?$"
+)
 
 
 def found_in(text: str | bytes) -> list[str]:
@@ -53,13 +53,10 @@ def found_in(text: str | bytes) -> list[str]:
 
 
 class Watch:
-    """Looks at all processes and at both servers' connections until it is closed."""
+    """Looks at all processes until it is closed."""
 
-    def __init__(self, *connstrs: str) -> None:
+    def __init__(self) -> None:
         self.leaks: set[str] = set()
-        self.plain: set[str] = set()
-        self.names: set[str] = set()
-        self._links = [vdb.connect(c, autocommit=True, application_name="watch") for c in connstrs]
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -73,21 +70,14 @@ class Watch:
                     except OSError:
                         continue
                     self.leaks |= {f"{place.name} {name}: {text[:200]!r}" for _ in found_in(text)}
-            for link in self._links:
-                for row in link.query(SEEN):
-                    self.names.add(row.application_name)
-                    if not row.ssl:
-                        self.plain.add(row.application_name)
 
     def close(self) -> None:
         self._stop.set()
         self._thread.join()
-        for link in self._links:
-            link.close()
 
 
 class Closed:
-    """A lab whose servers ask for TLS and passwords, and all that its commands have said."""
+    """A lab whose servers ask for TLS, certificates and passwords; what its commands have said."""
 
     def __init__(self, lab: Lab) -> None:
         assert DEBIAN is not None
@@ -96,14 +86,18 @@ class Closed:
         self.authority = make_authority(lab.base / "tls")
         for path in (lab.base / "tls", self.authority):
             path.chmod(0o755)
+        self.certificate = make_certificate(
+            self.authority, lab.base / "tls" / "replicator", "replicator"
+        )
         for side, secret in (("root", ROOT_SECRET), ("leaf", LEAF_SECRET)):
-            server = lab.server(side, DEBIAN)
+            server = lab.server(side, DEBIAN, log_connections="on")
             with vdb.connect(server.connstr(), autocommit=True) as db:
                 db.execute("create role replicator login")
                 db.execute("create database shop owner replicator")
                 db.execute("grant set on parameter session_replication_role to replicator")
             roles = {"replicator": secret, "postgres": secret}
             require_tls(server, self.authority, roles)
+            server.logfile.write_text("")  # what came before had no lock yet
         leaf = lab.servers["leaf"]
         self.passfile = secret_file(
             lab.base / "passfile", f"127.0.0.1:{leaf.port}:*:replicator:{LEAF_SECRET}\n"
@@ -112,7 +106,9 @@ class Closed:
     def connstr(self, side: str, **more: str) -> str:
         """Without a password."""
         base = self.lab.servers[side].connstr("shop", "replicator")
+        cert, key = map(str, self.certificate)
         strict = {"sslmode": "verify-full", "sslrootcert": str(self.authority)}
+        strict |= {"sslcert": cert, "sslkey": key}
         return with_params(base, **strict, **more)
 
     @property
@@ -122,6 +118,13 @@ class Closed:
     @property
     def leaf(self) -> str:
         return self.connstr("leaf", passfile=str(self.passfile))
+
+    def opened(self) -> Iterator[tuple[str, str, bool]]:
+        """Every connection that was let in: role, program, whether by TLS."""
+        for server in self.lab.servers.values():
+            for line in server.logfile.read_text(errors="replace").splitlines():
+                if found := OPENED.search(line):
+                    yield found[1], found[2], found[3] is not None
 
     def run(self, command: str, *args: str, code: int | None = 0, timeout: float = 300.0) -> str:
         """A command; what it said is kept."""
@@ -151,9 +154,22 @@ def test_only_the_right_authority_and_password_open(closed: Closed) -> None:
     """The laboratory itself: each lock is really locked, and the refusal is one line."""
     lab = closed.lab
     stranger = make_authority(lab.base / "tls", "stranger")
+    cert, key = map(str, make_certificate(closed.authority, lab.base / "tls" / "other", "other"))
+    false, its = map(str, make_certificate(stranger, lab.base / "tls" / "false", "replicator"))
+    nowhere = str(lab.base / "nowhere")
     ways = {
         "plain": (with_params(closed.root, sslmode="disable"), "reject"),
         "stranger": (with_params(closed.root, sslrootcert=str(stranger)), "certificate verify"),
+        "no certificate": (
+            with_params(closed.root, sslcert=nowhere, sslkey=None),
+            "connection requires a valid client certificate",
+        ),
+        # the server's log has the reason; the password is right
+        "another's": (
+            with_params(closed.root, sslcert=cert, sslkey=key),
+            "password authentication failed",
+        ),
+        "forged": (with_params(closed.root, sslcert=false, sslkey=its), "unknown ca"),
         "no password": (with_params(closed.root, password=None), "no password supplied"),
         "password": (with_params(closed.root, password="Fa1sch"), "password authentication failed"),
     }
@@ -167,41 +183,44 @@ def test_only_the_right_authority_and_password_open(closed: Closed) -> None:
         assert found_in(text) == []
 
 
-@pytest.mark.long
-def test_nothing_shows_a_password(closed: Closed, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = closed.lab
-    tmp = lab.base / "tmp"
-    events = lab.base / "events"
-    for place in (tmp, events):
-        place.mkdir()
-    monkeypatch.setenv("TMPDIR", str(tmp))
-    port = free_port()
-    spark = (
-        "[spark]\nspark.master = local[2]\nspark.eventLog.enabled = true\n"
-        f"spark.eventLog.dir = file://{events}\nspark.log.level = INFO\n"
-        "spark.ui.enabled = true\nspark.eventLog.compress = false\n"
-        f"spark.ui.port = {port}\n"
-    )
-    location = {"node_name": "src", "public_node_location": closed.root}
-    lab.worker_ini("src", closed.root, location)
-    location = {
-        "node_name": "dst",
-        "public_node_location": closed.leaf,
-        "initial_provider_location": closed.root,
-        "parallel_copies": "2",
-    }
-    lab.worker_ini("dst", closed.leaf, location, spark)
-    base = with_params(closed.root, dbname=None)
-    lab.ticker_ini("root", {"base_connstr": base, "database_list": "shop"})
-    for connstr in (closed.root, closed.leaf):
-        with vdb.connect(connstr, autocommit=True) as db:
-            db.execute(TABLES)
-    with vdb.connect(closed.root, autocommit=True) as db:
-        db.execute("insert into orders select i, 'n' || i from generate_series(1, 5000) i")
-        db.execute("insert into lines select i, i, i from generate_series(1, 5000) i")
+class Life:
+    """From create-root to replay in the closed lab, with Spark's pages and event log on."""
 
-    watch = Watch(closed.root, closed.leaf)
-    try:
+    def __init__(self, closed: Closed, rows: int) -> None:
+        self.closed, self.lab = closed, closed.lab
+        self.events = self.lab.base / "events"
+        self.events.mkdir()
+        self.port = free_port()
+        spark = (
+            "[spark]\nspark.master = local[2]\nspark.eventLog.enabled = true\n"
+            f"spark.eventLog.dir = file://{self.events}\nspark.log.level = INFO\n"
+            "spark.ui.enabled = true\nspark.eventLog.compress = false\n"
+            f"spark.ui.port = {self.port}\n"
+        )
+        location = {"node_name": "src", "public_node_location": closed.root}
+        self.lab.worker_ini("src", closed.root, location)
+        location = {
+            "node_name": "dst",
+            "public_node_location": closed.leaf,
+            "initial_provider_location": closed.root,
+            "parallel_copies": "2",
+        }
+        self.lab.worker_ini("dst", closed.leaf, location, spark)
+        base = with_params(closed.root, dbname=None)
+        self.lab.ticker_ini("root", {"base_connstr": base, "database_list": "shop"})
+        for connstr in (closed.root, closed.leaf):
+            with vdb.connect(connstr, autocommit=True) as db:
+                db.execute(TABLES)
+        with vdb.connect(closed.root, autocommit=True) as db:
+            db.execute(f"insert into orders select i, 'n' || i from generate_series(1, {rows}) i")
+            db.execute(f"insert into lines select i, i, i from generate_series(1, {rows}) i")
+        self.watch = Watch()
+        self.pages = ""
+        self.heard: set[str] = set()
+
+    def begin(self) -> None:
+        """Nodes, ticker, workers, first copies, changes."""
+        closed, lab = self.closed, self.lab
         closed.londiste("src", "create-root")
         closed.londiste("dst", "create-leaf")
         closed.run("pgqd", "-v", "-v", "-d", str(lab.inis["pgqd"]))
@@ -214,15 +233,66 @@ def test_nothing_shows_a_password(closed: Closed, monkeypatch: pytest.MonkeyPatc
             db.execute("update orders set note = note || '!'")
             db.execute("delete from lines where id % 3 = 0")
         closed.londiste("dst", "wait-root")
-        pages = "\n".join(spark_pages(port))
-        heard = listeners(port)
-        for words in (["status"], ["members"], ["node-info"], ["tables"], ["doctor"], ["compare"]):
-            closed.londiste("dst", *words, code=None if words == ["doctor"] else 0)
-        with vdb.connect(closed.root) as root, vdb.connect(closed.leaf) as leaf:
+        self.pages = "\n".join(spark_pages(self.port))
+        self.heard = listeners(self.port)
+
+    def same(self) -> None:
+        with vdb.connect(self.closed.root) as root, vdb.connect(self.closed.leaf) as leaf:
             for table in ("orders", "lines"):
                 assert content(root, table, "true") == content(leaf, table, "true")
+
+    def verdict(self) -> None:
+        """After all daemons have ended and written what they write."""
+        assert self.watch.leaks == set()
+        opened = list(self.closed.opened())
+        assert {x for x in opened if x[0] != "replicator" or not x[2]} == set()
+        names = {name for _, name, _ in opened}
+        assert "vedur task" in names, names
+        assert any(n.startswith("vedur copy ") for n in names), names
+        assert [t for t in self.closed.said if found_in(t)] == []
+        assert "orders" in self.pages and found_in(self.pages) == []
+        assert self.heard == {"127.0.0.1"}
+        assert list(self.events.iterdir()), "Spark wrote no event log"
+        kept = {*self.lab.inis.values(), self.closed.passfile}
+        assert showing(self.lab.base, kept) == []
+
+
+@pytest.fixture
+def tmp(closed: Closed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Temporary files of all commands lie where secrets are looked for."""
+    place = closed.lab.base / "tmp"
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+
+
+@pytest.mark.usefixtures("tmp")
+def test_nothing_shows_a_password(closed: Closed) -> None:
+    life = Life(closed, 500)
+    try:
+        life.begin()
+        for words in (["status"], ["members"], ["node-info"]):
+            closed.londiste("dst", *words)
+        life.same()
     finally:
-        watch.close()
+        life.watch.close()
+    closed.lab.servers["root"].stop()
+    closed.londiste("dst", "status", code=None)
+    for ini in ("dst", "src", "pgqd"):
+        closed.lab.stop_daemon(ini)
+    life.verdict()
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("tmp")
+def test_nothing_shows_a_password_in_more_commands_and_in_an_outage(closed: Closed) -> None:
+    lab, life = closed.lab, Life(closed, 5000)
+    try:
+        life.begin()
+        for words in (["status"], ["members"], ["node-info"], ["tables"], ["doctor"], ["compare"]):
+            closed.londiste("dst", *words, code=None if words == ["doctor"] else 0)
+        life.same()
+    finally:
+        life.watch.close()
     # now with the root's server away: errors name where they failed
     lab.servers["root"].stop()
     for words in (["status"], ["wait-root"], ["add-table", "x"], ["compare"]):
@@ -230,18 +300,7 @@ def test_nothing_shows_a_password(closed: Closed, monkeypatch: pytest.MonkeyPatc
     lab.wait(lambda: "refused" in lab.log_text("dst"), "the worker's complaint", 120.0)
     for ini in ("dst", "src", "pgqd"):
         lab.stop_daemon(ini)
-
-    assert watch.leaks == set()
-    assert watch.plain == set()
-    assert "vedur task" in watch.names and any(n.startswith("vedur copy ") for n in watch.names), (
-        watch.names
-    )
-    assert [t for t in closed.said if found_in(t)] == []
-    assert "orders" in pages and found_in(pages) == []
-    assert heard == {"127.0.0.1"}
-    assert list(events.iterdir()), "Spark wrote no event log"
-    kept = {*lab.inis.values(), closed.passfile}
-    assert showing(lab.base, kept) == []
+    life.verdict()
 
 
 def spark_pages(port: int) -> Iterator[str]:

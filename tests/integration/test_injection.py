@@ -1,12 +1,14 @@
 """Names, options and settings are data wherever SQL is made with them, never SQL themselves.
 
-Every hostile text goes through every door of the command line and of the ini; a table on each side
-must survive it, and what is refused is refused in one line. A condition is SQL by design, but it
-cannot end the statement that it is put into.
+Every hostile text goes through every door of the command line, of both ini files and of Spark's
+format `pgq`; a table on each side must survive it, and what is refused is refused in one line. The
+doors are read from the grammar, so that a new one without a case is noticed. A condition is SQL by
+design, but it cannot end the statement that it is put into.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,19 +21,25 @@ from tests.oracle.quick import load_here, run_here
 from vedur import db as vdb
 from vedur.catalog.tables import local_set_table_attrs
 from vedur.change.condition import written
+from vedur.cli import commands as grammar
+from vedur.cli.grammar import GENERAL, Command, Grammar
 from vedur.cli.main import main
-from vedur.config import LondisteSettings
+from vedur.config import LondisteSettings, PgqdSettings, load_pgqd
 from vedur.daemon import Signals
 from vedur.errors import UsageError, VedurError
 from vedur.names import quote_ident
 from vedur.node.info import NodeType
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.create_node import create_node, plan_node
+from vedur.ops.drop_node import drop_node
 from vedur.ops.sequences import add_seq
 from vedur.ops.session import Session
 from vedur.pipeline import replay
 from vedur.pipeline.copy import SparkLoader, load
 from vedur.pipeline.replay import SparkReplay
+from vedur.pipeline.source.options import OPTIONS
+from vedur.pipeline.source.reader import LimitedStreamReader, QueueSource
+from vedur.queue.ticker_service import TickerService
 from vedur.worker.batch import BatchRunner
 from vedur.worker.copying import Copying
 from vedur.worker.copying_context import CopySetup
@@ -62,6 +70,7 @@ class Nodes:
     root: vdb.Database
     leaf: vdb.Database
     place: Path
+    fresh: vdb.Database  # no node is here yet
 
     def ini(self, node: vdb.Database, **keys: str) -> str:
         found = {"db": node.connstr, "queue_name": "q", "job_name": "job", **keys}
@@ -73,14 +82,25 @@ class Nodes:
 
     def survived(self) -> bool:
         text = "select count(*) from pg_class where relname = 'canary'"
-        return self.root.value(text) == self.leaf.value(text) == 1
+        return {db.value(text) for db in (self.root, self.leaf, self.fresh)} == {1}
+
+    def words(self, command: list[str]) -> list[str]:
+        """A command of the list below, without its marks."""
+        marks = {
+            "@root@": self.root.connstr,
+            "@fresh@": self.fresh.connstr,
+            "@tick@": str(self.root.value("select max(tick_id) from pgq.tick")),
+        }
+        for mark, value in marks.items():
+            command = [word.replace(mark, value) for word in command]
+        return command
 
 
 @pytest.fixture(scope="module")
 def nodes(servers: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     from tests.fixtures.pg import VERSIONS
 
-    hosts = [servers.get(min(VERSIONS)), servers.get(max(VERSIONS))]
+    hosts = [servers.get(min(VERSIONS)), servers.get(max(VERSIONS)), servers.get(max(VERSIONS))]
     names = [host.create_database(host.template()) for host in hosts]
     found = [
         vdb.connect(host.connstr(name), autocommit=True)
@@ -89,7 +109,7 @@ def nodes(servers: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
     for db in found:
         db.execute("create table canary (x int); create table t (id int primary key, a text)")
         db.execute("create sequence s")
-    made = Nodes(found[0], found[1], tmp_path_factory.mktemp("ini"))
+    made = Nodes(found[0], found[1], tmp_path_factory.mktemp("ini"), found[2])
     for db, name, kind in ((found[0], "root", NodeType.ROOT), (found[1], "leaf", NodeType.LEAF)):
         settings = LondisteSettings(db=db.connstr, queue_name="q", job_name=name)
         provider = None if kind is NodeType.ROOT else found[0].connstr
@@ -97,21 +117,37 @@ def nodes(servers: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
             create_node(session, plan_node(session, kind, name, db.connstr, provider))
             if kind is NodeType.ROOT:
                 add_table(session, AddTable(tables=["t"]))
+    found[0].call("pgq.force_tick", "q")  # a tick that the leaf does not have yet
+    found[0].execute("select pgq.ticker('q')")
     yield made
     for db, host, name in zip(found, hosts, names, strict=True):
         db.close()
         host.drop_database(name)
 
 
-#: {} is the hostile text; the first word is the side.
+#: {} is the hostile text; the first word is the side. "aside": the leaf, an event in quarantine.
 COMMANDS = [
+    ["root", "status", "--set=queue_name={}"],
+    ["root", "status", "--set={}=x"],
     ["root", "create-root", "{}", "dbname=x"],
     ["root", "create-root", "n", "{}"],
     ["leaf", "create-leaf", "n", "dbname=x", "--provider={}"],
     ["leaf", "create-leaf", "n", "dbname=x", "--provider=dbname=x", "--merge={}"],
+    ["fresh", "create-leaf", "{}", "@fresh@", "--provider=@root@"],
+    ["fresh", "create-leaf", "n", "{}", "--provider=@root@", "--nocheck"],
+    ["fresh", "create-leaf", "n", "@fresh@", "--provider=@root@", "--merge={}"],
+    ["fresh", "create-branch", "{}", "@fresh@", "--provider=@root@"],
+    ["fresh", "create-branch", "n", "{}", "--provider=@root@", "--nocheck"],
+    ["fresh", "create-branch", "n", "@fresh@", "--provider={}"],
+    ["fresh", "create-branch", "n", "@fresh@", "--provider=@root@", "--sync-watermark={}"],
     ["root", "drop-node", "{}"],
     ["root", "pause", "--node={}"],
+    ["root", "pause", "--consumer={}"],
+    ["root", "pause", "--node=leaf", "--consumer={}"],
+    ["root", "resume", "--node={}"],
+    ["root", "resume", "--consumer={}"],
     ["leaf", "change-provider", "--provider={}"],
+    ["root", "change-provider", "--provider=root", "--node={}"],
     ["root", "add-table", "{}"],
     ["root", "add-table", "t", "--trigger-arg={}"],
     ["root", "add-table", "t", "--trigger-flags={}"],
@@ -121,6 +157,7 @@ COMMANDS = [
     ["leaf", "add-table", "t", "--dest-table={}", "--create"],
     ["leaf", "add-table", "t", "--copy-condition={}"],
     ["leaf", "add-table", "t", "--copy-condition={}", "--force"],
+    ["leaf", "add-table", "t", "--where={}"],
     ["leaf", "add-table", "t", "--columns={}"],
     ["leaf", "add-table", "t", "--columns=id,a={}"],
     ["leaf", "add-table", "t", "--columns=id,a={}", "--create", "--dest-table=made"],
@@ -129,19 +166,81 @@ COMMANDS = [
     ["leaf", "add-table", "t", "--on-error={}"],
     ["leaf", "add-table", "t", "--max-parallel-copy={}"],
     ["leaf", "change-table", "{}", "--on-error=stop"],
+    ["leaf", "change-table", "t", "--on-error={}"],
+    ["leaf", "change-filter", "{}", "--all-rows"],
     ["leaf", "change-filter", "t", "--where={}"],
+    ["leaf", "change-filter", "t", "--all-rows", "--max-wait={}"],
     ["leaf", "remove-table", "{}"],
     ["leaf", "resync", "{}"],
     ["root", "add-seq", "{}"],
     ["leaf", "remove-seq", "{}"],
     ["leaf", "check", "{}"],
+    ["leaf", "fkeys", "{}"],
+    ["leaf", "show-handlers", "{}"],
     ["leaf", "compare", "{}"],
+    ["leaf", "compare", "t", "--limit={}"],
+    ["leaf", "compare", "t", "--max-wait={}"],
+    ["leaf", "repair", "{}"],
     ["leaf", "repair", "t", "--where={}"],
+    ["leaf", "repair", "t", "--limit={}"],
+    ["leaf", "repair", "t", "--max-wait={}"],
     ["leaf", "errors", "{}"],
     ["leaf", "skip", "{}"],
+    ["leaf", "skip", "--event={}", "--reason=x"],
+    ["leaf", "skip", "--tick={}", "--reason=x"],
+    ["leaf", "skip", "--tick=@tick@", "--force", "--reason={}"],
     ["leaf", "quarantine", "{}"],
+    ["aside", "quarantine", "show", "{}"],
+    ["aside", "quarantine", "list", "--table={}"],
+    ["aside", "quarantine", "list", "--until-tick={}"],
+    ["aside", "quarantine", "replay", "--table={}"],
+    ["aside", "quarantine", "drop", "--table={}", "--reason=x", "--yes"],
+    ["aside", "quarantine", "drop", "--table=t", "--reason={}", "--yes"],
+    ["root", "status", "--dead={}"],
+    ["root", "web", "--host={}"],
+    ["root", "web", "--port={}"],
     ["root", "execute", "{}"],
 ]
+
+
+def doors(command: Command) -> set[str]:
+    """Where text gets into a command: its words by number, its options that take a value."""
+    found = {str(number) for number in range(len(command.arguments.split()))}
+    return found | {" ".join(o.names) for o in command.options if o.metavar is not None}
+
+
+def used(words: list[str]) -> set[str]:
+    """Which of them a case goes through."""
+    call = Grammar("londiste3", "", grammar.COMMANDS)
+    command = call.by_name[words[1]]
+    found = set()
+    number = -1
+    for word in words[2:]:
+        name, equals, value = word.partition("=")
+        if not word.startswith("--"):
+            number += 1
+            found |= {str(number)} if "{}" in word else set()
+        elif equals and "{}" in value:
+            found |= {" ".join(o.names) for o in (*command.options, *GENERAL) if name in o.names}
+    return found
+
+
+def test_every_door_has_a_case() -> None:
+    cases: dict[str, set[str]] = {}
+    for words in COMMANDS:
+        cases.setdefault(words[1], set()).update(used(words))
+    lacking = {c.name: doors(c) - cases.get(c.name, set()) for c in grammar.COMMANDS}
+    assert {name: doors for name, doors in lacking.items() if doors} == {}
+    everywhere = {" ".join(o.names) for o in GENERAL if o.metavar is not None}
+    assert everywhere <= set().union(*cases.values())
+
+
+ASIDE = """
+insert into vedur.quarantine (queue_name, consumer_name, prev_tick, tick_id, ev_id, ev_txid,
+    ev_type, ev_data, ev_extra1, table_name, dest_table, row_key, holds, cause)
+values ('q', 'leaf', 1, 2, 3, 4, 'I:id', 'id=1&a=x', 'public.t', 'public.t', 'public.t', 'id=1',
+    'row', 'skipped')
+"""
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda w: " ".join(w).replace("{}", "X"))
@@ -149,9 +248,12 @@ def test_hostile_words_of_a_command(
     nodes: Nodes, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     side, *command = words
+    sides = {"root": nodes.root, "fresh": nodes.fresh}
     for text in HOSTILE:
-        argv = [word.replace("{}", text) for word in command]
-        ini = nodes.ini(nodes.root if side == "root" else nodes.leaf)
+        if side == "aside":
+            nodes.leaf.execute(ASIDE)
+        argv = [word.replace("{}", text) for word in nodes.words(command)]
+        ini = nodes.ini(sides.get(side, nodes.leaf))
         try:
             code = main("londiste3", [ini, *argv])
         except SystemExit as end:
@@ -166,7 +268,23 @@ def test_hostile_words_of_a_command(
                 " ERROR DETAIL"
             )
             assert said.err.strip(), argv
+        kept(nodes, command, text, code)
         undo(nodes)
+
+
+def kept(nodes: Nodes, command: list[str], text: str, code: int) -> None:
+    """Text that may be anything is stored as it was written."""
+    where = {"skip": ("reason", "skip_request"), "drop": ("ended_reason", "quarantine_log")}
+    word = "drop" if "drop" in command else command[0]
+    if "--reason={}" in command and word in where:
+        assert code == 0
+        column, table = where[word]
+        rows = nodes.leaf.query(f"select {column} as said from vedur.{table}")
+        assert [row.said for row in rows] == [text]
+    elif command[:2] == ["create-branch", "{}"] and code == 0:
+        assert nodes.root.value(
+            "select count(*) from pgq_node.node_location where node_name = %s", [text]
+        )
 
 
 def undo(nodes: Nodes) -> None:
@@ -174,6 +292,113 @@ def undo(nodes: Nodes) -> None:
     if nodes.leaf.value("select count(*) from londiste.table_info where local"):
         nodes.leaf.execute("select londiste.local_remove_table('q', 'public.t')")
     nodes.leaf.execute("drop table if exists made")
+    for table in ("quarantine", "quarantine_log", "skip_request"):
+        nodes.leaf.execute(f"delete from vedur.{table}")
+    text = (
+        "select node_name from pgq_node.node_location "
+        "where queue_name = 'q' and node_name not in ('root', 'leaf')"
+    )
+    for row in nodes.root.query(text):
+        settings = LondisteSettings(db=nodes.root.connstr, queue_name="q", job_name="root")
+        with Session(settings) as session:
+            drop_node(session, row.node_name)
+    remove_other_queues(nodes.fresh, "")
+
+
+PGQD = [
+    f.name for f in dataclasses.fields(PgqdSettings) if f.name not in ("config_file", "warnings")
+]
+
+
+@pytest.mark.parametrize("key", PGQD)
+def test_hostile_settings_of_the_ticker(nodes: Nodes, key: str, tmp_path: Path) -> None:
+    """Refused with an error that the program prints, or of no effect; the queue ticks on."""
+    name = nodes.root.value("select current_database()")
+    base = vdb.conninfo.with_params(nodes.root.connstr, dbname=None)
+    ini = tmp_path / "pgqd.ini"
+    for text in HOSTILE:
+        keys = {"base_connstr": base, "database_list": name, "ticker_period": "0.01", key: text}
+        lines = [f"{k} = {v.replace(chr(10), chr(10) + ' ')}" for k, v in keys.items()]
+        ini.write_text("[pgqd]\n" + "\n".join(lines) + "\n")
+        ini.chmod(0o600)
+        try:
+            service = TickerService(load_pgqd(str(ini)))
+            service.start()
+        except VedurError as error:
+            assert "BUG" not in error.message, (text, error.message)
+        else:
+            nodes.root.call("pgq.force_tick", "q")
+            last = nodes.root.value("select max(tick_id) from pgq.tick")
+            wait(lambda last=last: nodes.root.value("select max(tick_id) from pgq.tick") > last)
+            assert service.stop()
+        assert nodes.survived(), text
+
+
+def test_a_database_of_a_hostile_name_is_ticked(oldest: Any) -> None:
+    """The ticker finds it by itself; what it runs elsewhere is not made of the name."""
+    name = f"x'; {DROP}; --\"$$ %s"
+    oldest.template()
+    oldest.admin.execute(
+        f"create database {quote_ident(name)} template {quote_ident(oldest.template())}"
+    )
+    connstr = vdb.conninfo.with_params(oldest.connstr(), dbname=name)
+    settings = PgqdSettings(
+        base_connstr=vdb.conninfo.with_params(oldest.connstr(), dbname=None),
+        initial_database=name,
+        ticker_period=0.01,
+    )
+    service = TickerService(settings)
+    try:
+        with vdb.connect(connstr, autocommit=True) as db:
+            db.execute("create table canary (x int)")
+            db.call("pgq.create_queue", "q")
+            last = db.value("select max(tick_id) from pgq.tick")
+            service.start()
+            db.call("pgq.force_tick", "q")
+            wait(lambda: db.value("select max(tick_id) from pgq.tick") > last)
+            assert service.stop()
+            assert db.value("select count(*) from canary") == 0
+    finally:
+        service.stop()
+        oldest.admin.execute(f"drop database {quote_ident(name)} with (force)")
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda o: o.name)
+@pytest.mark.parametrize("use", ["batch", "stream"])
+def test_hostile_options_of_sparks_format(nodes: Nodes, option: Any, use: str) -> None:
+    """Driven as Spark drives it: schema, offsets, partitions, rows."""
+    for text in HOSTILE:
+        given = {"url": nodes.root.connstr, "subscribe": "q", "table": "public.t"}
+        given |= {"startingOffsets": "earliest", option.name: text}
+        try:
+            read(given, use)
+        except VedurError as error:
+            assert "BUG" not in error.message, (text, error.message)
+        assert nodes.survived(), text
+        if (option.name, use) == ("consumerName", "stream"):
+            found = nodes.root.query("select co_name from pgq.consumer where co_name = %s", [text])
+            assert len(found) == 1
+            nodes.root.call("pgq.unregister_consumer", "q", text)
+
+
+def read(given: dict[str, str], use: str) -> None:
+    source = QueueSource(given)
+    schema = source.schema()
+    if use == "batch":
+        once = source.reader(schema)
+        for part in once.partitions():
+            list(once.read(part))
+        return
+    reader = source.streamReader(schema)
+    assert isinstance(reader, LimitedStreamReader)
+    try:
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        for part in reader.partitions(start, end):
+            list(reader.read(part))
+        reader.commit(end)
+    finally:
+        reader.stop()
 
 
 @pytest.mark.parametrize("key", ["queue_name", "job_name", "node_name", "consumer_name", "db",
@@ -197,8 +422,10 @@ def test_hostile_settings(nodes: Nodes, key: str, capsys: pytest.CaptureFixture[
         remove_other_queues(nodes.root)
 
 
-def remove_other_queues(root: vdb.Database) -> None:
-    for row in root.query("select queue_name from pgq_node.node_info where queue_name <> 'q'"):
+def remove_other_queues(root: vdb.Database, keep: str = "q") -> None:
+    for row in root.query(
+        "select queue_name from pgq_node.node_info where queue_name <> %s", [keep]
+    ):
         name = root.value(
             "select node_name from pgq_node.node_info where queue_name = %s", [row.queue_name]
         )

@@ -1,6 +1,6 @@
 """Two of everything: workers, tickers, commands at once. They wait, refuse, never corrupt.
 
-The tasks run in this process: Spark only carries them.
+The tasks run in this process: Spark only carries them. Repairs alone have a session of it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 
+from tests.integration.compare_lab import Lab as CompareLab
+from tests.integration.compare_lab import make_lab  # noqa: F401
 from tests.integration.copy_lab import Lab
+from tests.integration.test_compare import ready
 from tests.integration.writers import Writers, check, make
 from tests.oracle.pair import QUEUE
 from tests.oracle.quick import load_here, run_here
@@ -25,6 +28,7 @@ from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.drop_node import drop_node
 from vedur.ops.execute import execute
 from vedur.ops.remove_table import remove_table
+from vedur.ops.repair import RepairOptions, repair
 from vedur.ops.resync import resync
 from vedur.ops.session import Session
 from vedur.pipeline import replay
@@ -293,6 +297,106 @@ def test_add_table_twice_at_once(lab: Lab) -> None:
         lab.start()
         writers.go_on()
     check(lab, *names)
+
+
+@pytest.mark.parametrize("point", ["execute.started", "execute.run", "execute.finished"])
+def test_execute_of_one_file_twice_at_once(
+    lab: Lab, point: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """From two inis: while one is in the middle the other comes, and the script runs once."""
+    make(lab, "t", rows=100)
+    for db in (lab.root, lab.leaf):
+        db.execute("create table once (at timestamptz default clock_timestamp())")
+    lab.add("public.t")
+    lab.start()
+    lab.wait_ok()
+    script = tmp_path / "s.sql"
+    script.write_text(
+        "alter table public.t add if not exists c int default 7;\n"
+        "insert into once default values;\n"
+    )
+    waiting = (
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock' "
+        "and datname = current_database() and query like '%%londiste.execute_start%%'"
+    )
+    ended = threading.Event()
+    first: list[int] = []
+    stood: list[bool] = []
+
+    def act(name: str) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                with session(lab.root, name) as root:
+                    execute(root, [str(script)])
+            finally:
+                ended.set()
+
+        return run
+
+    def hook(reached: str) -> None:
+        me = threading.get_ident()
+        if reached == point and not first:
+            first.append(me)
+            with vdb.connect(lab.root.connstr, autocommit=True) as db:
+                until(lambda: ended.is_set() or db.value(waiting, []))
+            stood.append(not ended.is_set())
+
+    failpoint.set_hook(hook)
+    with Writers(lab, "t") as writers:
+        said = together(act("root"), act("other"))
+        failpoint.set_hook(None)
+        writers.go_on()
+    assert stood == [True], "the second did not wait for the first"
+    assert [text for text in said if "\n" in text] == []
+    check(lab, "t")
+    for db in (lab.root, lab.leaf):
+        assert db.value("select count(*) from once") == 1
+        assert db.value("select count(*) from londiste.applied_execute") == 1
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("point", ["repair.planned", "repair.fetched", "repair.applied"])
+def test_repair_of_one_table_twice_at_once(
+    make_lab: Callable[..., CompareLab],  # noqa: F811
+    point: str,
+) -> None:
+    """From two inis: the second is refused, in one line, and every row is written once."""
+    lab = ready(make_lab)
+    lab.plant("delete from users where id between 10 and 14")
+    lab.plant("update users set note = 'wrong' where id between 20 and 23")
+    lab.plant("insert into users select -g from generate_series(1, 3) g")
+    ended = threading.Event()
+    first: list[str] = []
+    done: list[int] = []
+
+    def act(name: str) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                with lab.session(job_name=name) as leaf:
+                    done.append(repair(leaf, RepairOptions(apply=True), lab.spark)[0].total)
+            finally:
+                ended.set()
+
+        return run
+
+    def hook(reached: str) -> None:
+        if reached == point and not first:
+            first.append(reached)
+            until(ended.is_set)
+
+    failpoint.set_hook(hook)
+    try:
+        said = together(act("leaf"), act("other"))
+    finally:
+        failpoint.set_hook(None)
+    assert said == ['another repair of "public.users" is running: wait for it to end']
+    assert done == [12]
+    assert lab.leaf.value("select count(*) from vedur.repair_log") == 12
+    assert lab.pair.rows("users")[0] == lab.pair.rows("users")[1]
+    debris = "select count(*) from pg_class where relname ~ '^repair_(keys|rows)_'"
+    assert lab.leaf.value(debris) == 0
+    assert lab.leaf.value("select count(*) from vedur.hold") == 0
 
 
 def test_two_tickers_at_once(oldest: Any, make_db_on: Callable[..., vdb.Database]) -> None:

@@ -98,12 +98,18 @@ def plan(components: list[Component]) -> list[tuple[Component, list[SqlFile]]]:
                 for file in upgrade_files()
                 if _upgrade_of(file) == component.schema and _upgrade_version(file) > old
             ]
+            upgrades.sort(key=_upgrade_place)
             steps.append((component, upgrades + [f for f in files if not f.once]))
     return steps
 
 
 def _upgrade_version(file: SqlFile) -> tuple[int, ...]:
     return version_key(file.path.rsplit("/", 1)[-1].split("_", 1)[0])
+
+
+def _upgrade_place(file: SqlFile) -> tuple[tuple[int, ...], int]:
+    # by numbers: as text 0.10.0 would come before 0.9.0
+    return _upgrade_version(file), int(file.path.rsplit("/", 1)[-1].split("_", 2)[1])
 
 
 def _upgrade_of(file: SqlFile) -> str:

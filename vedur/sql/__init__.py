@@ -58,7 +58,7 @@ def schema_files(schema: str) -> tuple[SqlFile, ...]:
 
 @cache
 def upgrade_files() -> tuple[SqlFile, ...]:
-    """Upgrade steps, oldest first; named `<version>_<serial>_<words>.sql`."""
+    """Upgrade steps, named `<version>_<serial>_<schema>_<words>.sql`; the installer orders them."""
     base = _root() / "upgrades"
     if not base.is_dir():
         return ()
