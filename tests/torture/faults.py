@@ -292,6 +292,26 @@ for _node in (LEAF, ROOT):
     fault(f"network to the {_node}: connections dropped again and again", 5)(_flap(_node))
 
 
+@fault("network: packets vanish", 3)
+def vanish(c: Cycle) -> None:
+    """Shorter than the time-outs, when TCP itself sends again, and longer, when nobody answers."""
+    wire = c.rig.wire
+    if wire is None:
+        raise Skipped("no network namespace")
+    c.some_time()
+    wire.cut()
+    try:
+        away = c.rng.choice((c.rng.uniform(1.0, 10.0), 75.0))
+        c.note["seconds"] = round(away, 1)
+        if away > 60:
+            done = c.rig.command(ROOT, "status", timeout=200)
+            if done.code == 0 or "Traceback" in done.err:
+                raise checks.Failed(f"no server answers, status says {done.code}: {done.err}")
+        time.sleep(away)
+    finally:
+        wire.join()
+
+
 # -- resources and locks -------------------------------------------------------------------------
 
 

@@ -27,6 +27,7 @@ from tests.fixtures.proxy import Proxy
 from tests.torture import clockshim, schema
 from tests.torture.commands import Commands, Done
 from tests.torture.processes import Supervised, working_in
+from tests.torture.wire import NoWire, Wire
 from vedur.demo.lab import QUEUE, Lab
 from vedur.demo.server import Server, available
 
@@ -70,6 +71,10 @@ class Rig:
         self.library = clockshim.build(self.base)
         self.clocks = {n: clockshim.Clock(self.base / f"clock.{n}") for n in (ROOT, LEAF, "worker")}
         self.proxies: dict[str, Proxy] = {}
+        try:
+            self.wire: Wire | None = Wire()
+        except NoWire:
+            self.wire = None
         self.processes: dict[str, Supervised] = {}
         self.disk = self.base / "disk"
         self.mounted = False
@@ -84,7 +89,8 @@ class Rig:
         for name, binaries in versions.items():
             with self._server_env(name):
                 self.lab.server(name, binaries, **_SERVER)
-            self.proxies[name] = Proxy(self.servers[name].port)
+            far = self.wire.listener() if self.wire else None
+            self.proxies[name] = Proxy(self.servers[name].port, far)
             self.lab.database(name, DBNAME, schema.OWNER)
         self._make_disk()
         with self.connect(ROOT) as db:
@@ -116,6 +122,8 @@ class Rig:
                 os.kill(pid, 9)
         for proxy in self.proxies.values():
             proxy.close()
+        if self.wire:
+            self.wire.remove()
         for server in self.servers.values():
             server.stop("immediate")
         if self.mounted:
@@ -210,7 +218,8 @@ class Rig:
 
     def through(self, name: str) -> str:
         """The connect string that the product uses."""
-        return f"host=127.0.0.1 port={self.proxies[name].port} user=postgres dbname={DBNAME}"
+        proxy = self.proxies[name]
+        return f"host={proxy.host} port={proxy.port} user=postgres dbname={DBNAME}"
 
     def connect(self, name: str, **more: Any) -> psycopg.Connection[Any]:
         """A connection of the campaign's own, not through the proxy."""
