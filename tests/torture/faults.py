@@ -447,8 +447,15 @@ for _node, _words in ((ROOT, "root's server"), (LEAF, "leaf's server"), ("worker
 
 @fault("root: transaction open across ticks and rotations", 5)
 def long_transaction(c: Cycle) -> None:
+    """One that has written holds rotation up after one switch. One that has only read does not:
+    what it writes in the end goes into a table that its snapshot is older than."""
     end = threading.Event()
     opened = threading.Event()
+    reads_first = c.rng.random() < 0.5
+    i = c.rng.randint(1000, 2000)
+
+    def write(db: psycopg.Connection[Any]) -> None:
+        db.execute("insert into t.acct values (%s, %s) on conflict do nothing", [i, f"l{i}"])
 
     def hold() -> None:
         with (
@@ -456,26 +463,42 @@ def long_transaction(c: Cycle) -> None:
             c.rig.connect(ROOT) as db,
             db.transaction() as tx,
         ):
-            i = c.rng.randint(1000, 2000)
-            db.execute("insert into t.acct values (%s, %s) on conflict do nothing", [i, f"l{i}"])
-            db.execute("update t.part set v = v + 1 where id = 1000 + %s", [i % 10])
+            if reads_first:
+                db.execute("set transaction isolation level repeatable read")
+                db.execute("select 1")
+            else:
+                write(db)
+                db.execute("update t.part set v = v + 1 where id = 1000 + %s", [i % 10])
             opened.set()
             end.wait(300)
-            db.execute("delete from t.acct where id between 1000 and 2000 and id <> %s", [i])
+            if reads_first:
+                write(db)
+            else:
+                db.execute("delete from t.acct where id between 1000 and 2000 and id <> %s", [i])
             if c.rng.random() < 0.3:
                 raise psycopg.Rollback(tx)
 
-    switched = "select max(queue_switch_time) from pgq.queue"
+    switched = "select max(queue_switch_time)::text from pgq.queue"
     thread = threading.Thread(target=hold)
     thread.start()
+    seen: set[str] = set()
+
+    def rotated(times: int) -> bool:
+        seen.add(c.rig.value(ROOT, switched))
+        return len(seen) > times
+
     try:
         opened.wait(20)
-        began, first = c.rig.last_tick(), c.rig.value(ROOT, switched)
+        began = c.rig.last_tick()
+        rotated(0)
         c.rig.wait(lambda: c.rig.last_tick() > began + 15, "ticks during a long transaction", 180)
         if c.rng.random() < 0.4:
             c.rig.proxies[LEAF].drop()
         c.rig.wait(lambda: c.rig.position() > began + 10, "batches during it", 180)
-        c.note["rotated"] = c.rig.value(ROOT, switched) != first
+        if reads_first:
+            c.rig.wait(lambda: rotated(3), "three rotations during it", 180)
+        rotated(0)
+        c.note |= {"rotations": len(seen) - 1, "reads first": reads_first}
     finally:
         end.set()
         thread.join()
