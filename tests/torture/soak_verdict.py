@@ -17,6 +17,8 @@ _ROLES = {
 _SIZES = {"queue_mb": "Event tables of the queue", "stage_mb": "Staging tables"}
 #: Growth over the second half that counts as none: measuring and garbage collection do as much.
 _SHARE, _LEAST_MB = 0.05, 8.0
+#: A process whose memory keeps within this share over the last tenth has come to its level.
+_LEVEL = 0.005
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,15 @@ class Trend:
     largest: float
     per_hour: float
     growth: float  # over the second half, by the fitted line
+    range_at_end: float = 0.0  # between smallest and largest of the last tenth
+
+    @property
+    def verdict(self) -> str:
+        """One word or two."""
+        if self.steady:
+            return "steady"
+        level = self.range_at_end <= _LEVEL * self.largest
+        return "levelled off" if level else "grows"
 
     @property
     def steady(self) -> bool:
@@ -55,7 +66,9 @@ def trends(columns: dict[str, list[float]]) -> list[Trend]:
         by_second = slope(times, values)
         grown = by_second * (times[-1] - times[0])
         mean = sum(values) / len(values)
-        found.append(Trend(role, mean, max(columns[key]), by_second * 3600, grown))
+        end = columns[key][-max(2, len(columns[key]) // 10) :]
+        spread = max(end) - min(end)
+        found.append(Trend(role, mean, max(columns[key]), by_second * 3600, grown, spread))
     return found
 
 
@@ -69,7 +82,13 @@ def load_section(report: dict[str, Any]) -> str:
     """The paragraph."""
     columns, steps = report["columns"], report["steps"]
     found = trends(columns)
-    growing = [t.role for t in found if not t.steady]
+    growing = [t.role for t in found if t.verdict == "grows"]
+    level = [f"{t.role}'s at {t.largest:.0f} MB" for t in found if t.verdict == "levelled off"]
+    memory = f"memory of {', '.join(growing)} grew" if growing else "no memory grew without end"
+    if level:
+        memory += f" ({' and '.join(level)} levelled off)"
+    elif not growing:
+        memory = "no memory grew"
     lags = sorted(columns["lag"])
     servers, proof = report["servers"], report["proof"]
     lines = [
@@ -81,7 +100,9 @@ def load_section(report: dict[str, Any]) -> str:
         f"**{report['rate']} transactions a second for {report['minutes']:g} minutes, "
         f"{report['events']:,} events: largest lag {lags[-1]:.1f} s, "
         f"{columns['rotations'][-1]:g} tables rotated, "
-        + (f"memory of {', '.join(growing)} grew" if growing else "no memory grew")
+        + ", ".join(
+            [f"memory of {', '.join(growing)} grew" if growing else "no memory grew", *level]
+        )
         + f", {proof['rows']:,} rows equal at the end.**",
         f"PostgreSQL {servers['root']} to {servers['leaf']}, {report['cpus']} cores for servers, "
         f"load and replication together, load average {report['machine']['before']} before and "
@@ -103,8 +124,7 @@ def load_section(report: dict[str, Any]) -> str:
         "| process | mean MB, second half | largest MB | slope, MB an hour | verdict |",
         "|---|--:|--:|--:|---|",
         *(
-            f"| {t.role} | {t.mean:.0f} | {t.largest:.0f} | {t.per_hour:+.1f} "
-            f"| {'steady' if t.steady else 'grows'} |"
+            f"| {t.role} | {t.mean:.0f} | {t.largest:.0f} | {t.per_hour:+.1f} | {t.verdict} |"
             for t in found
         ),
         "",

@@ -70,6 +70,14 @@ def test_a_beginning_that_warms_up_is_no_leak() -> None:
     assert "no memory grew" in load_section(report(mb_java=warm))
 
 
+def test_memory_that_comes_to_its_level_late_is_told_from_a_leak() -> None:
+    late = [min(500.0, 200.0 + i) for i in range(360)]
+    assert "no memory grew without end (Java's at 500 MB levelled off)" in load_section(
+        report(mb_java=late)
+    )
+    assert "memory of Java grew" in load_section(report(mb_java=[200.0 + i for i in range(360)]))
+
+
 @pytest.mark.parametrize(
     ("lags", "verdict"),
     [([1, 1, 1, 1, 1, 1], False), ([1, 2, 4, 6, 8, 10], True), ([20, 15, 10, 9, 7, 6], False)],
