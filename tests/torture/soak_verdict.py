@@ -100,9 +100,7 @@ def load_section(report: dict[str, Any]) -> str:
         f"**{report['rate']} transactions a second for {report['minutes']:g} minutes, "
         f"{report['events']:,} events: largest lag {lags[-1]:.1f} s, "
         f"{columns['rotations'][-1]:g} tables rotated, "
-        + ", ".join(
-            [f"memory of {', '.join(growing)} grew" if growing else "no memory grew", *level]
-        )
+        + memory
         + f", {proof['rows']:,} rows equal at the end.**",
         f"PostgreSQL {servers['root']} to {servers['leaf']}, {report['cpus']} cores for servers, "
         f"load and replication together, load average {report['machine']['before']} before and "
