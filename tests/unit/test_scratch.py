@@ -63,10 +63,16 @@ def test_what_belongs_to_a_living_session_stays(place: Path) -> None:
 def test_an_operator_who_says_where_files_go_is_heard() -> None:
     scratch = Scratch()
     assert scratch.settings({}) == {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(scratch.path),
         "spark.local.dir": str(scratch.path),
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch.path}",
     }
-    given = {"spark.local.dir": "/big", "spark.driver.extraJavaOptions": "-Djava.io.tmpdir=/x"}
+    given = {
+        "spark.local.dir": "/big",
+        "spark.driver.extraJavaOptions": "-Djava.io.tmpdir=/x",
+        "spark.python.unix.domain.socket.enabled": "false",
+    }
     assert scratch.settings(given) == {}
     both = scratch.settings({"spark.driver.extraJavaOptions": "-Xss4m"})
     assert both["spark.driver.extraJavaOptions"].startswith("-Xss4m -Djava.io.tmpdir=")

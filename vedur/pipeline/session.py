@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import vedur
 from vedur.errors import ConfigError, StateError
 from vedur.pipeline.javastart import java_settings
-from vedur.pipeline.scratch import Scratch
+from vedur.pipeline.scratch import HERE, Scratch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -129,7 +129,8 @@ def _files(wanted: Mapping[str, str]) -> dict[str, str]:
         _scratch = Scratch()
     found = _scratch.settings(wanted)
     if not wanted["spark.master"].startswith("local"):
-        found.pop("spark.local.dir", None)
+        for key in HERE:
+            found.pop(key, None)
     return found
 
 
