@@ -60,8 +60,11 @@ def test_what_belongs_to_a_living_session_stays(place: Path) -> None:
     two.remove()
 
 
-def test_an_operator_who_says_where_files_go_is_heard() -> None:
+def test_an_operator_who_says_where_files_go_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     scratch = Scratch()
+    monkeypatch.setattr("vedur.pipeline.scratch._LONGEST", 10)  # no room for the name of a socket
+    assert not any("socket" in key for key in scratch.settings({}))
+    monkeypatch.setattr("vedur.pipeline.scratch._LONGEST", 1000)
     assert scratch.settings({}) == {
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": str(scratch.path),
