@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+
+import pytest
 
 from tests.oracle.pair import QUEUE, WORKER, Pair, call
 from vedur import db as vdb
+from vedur import failpoint
 from vedur.config import LondisteSettings
 from vedur.daemon import Signals
 from vedur.errors import DatabaseError
@@ -235,3 +238,14 @@ class Lab:
              "where dropped_ddl is not null"),
         ]  # fmt: skip
         return [row[0] for db, text in queries for row in db.query(text)]
+
+
+@pytest.fixture
+def quick_lab(
+    oldest: Any, newest: Any, make_db_on: Callable[..., vdb.Database], without_spark: None
+) -> Iterator[Lab]:
+    """A laboratory that needs no Spark; failpoints that a test sets end with it."""
+    made = Lab(make_db_on(oldest, autocommit=True), make_db_on(newest, autocommit=True), None)
+    yield made
+    failpoint.set_hook(None)
+    made.close()

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.integration.copy_lab import Lab
 from tests.oracle.pair import QUEUE, call
-from tests.oracle.quick import load_here, run_here
 from vedur import db as vdb
 from vedur import failpoint
 from vedur.catalog.tables import change_table_attr
-from vedur.pipeline import replay
-from vedur.pipeline.copy import SparkLoader, load
+from vedur.pipeline.copy import SparkLoader
 from vedur.pipeline.replay import SparkReplay
 from vedur.worker.copying_steps import Step
 
@@ -27,22 +25,11 @@ pytestmark = [pytest.mark.timeout(400)]
 
 
 @pytest.fixture
-def lab(
-    oldest: Any,
-    newest: Any,
-    make_db_on: Callable[..., vdb.Database],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Lab]:
-    monkeypatch.setattr(replay, "run_job", run_here)
-    monkeypatch.setattr(load, "run_load", load_here)
-    monkeypatch.setattr(load, "parallelism", lambda _spark: 1)
-    made = Lab(make_db_on(oldest, autocommit=True), make_db_on(newest, autocommit=True), None)
-    made.root.execute("create table t (id int primary key, a text)")
-    made.leaf.execute("create table t (id int primary key, a text)")
-    made.root.execute("insert into t select g, 'x' || g from generate_series(1, 100) g")
-    yield made
-    failpoint.set_hook(None)
-    made.close()
+def lab(quick_lab: Lab) -> Lab:
+    quick_lab.root.execute("create table t (id int primary key, a text)")
+    quick_lab.leaf.execute("create table t (id int primary key, a text)")
+    quick_lab.root.execute("insert into t select g, 'x' || g from generate_series(1, 100) g")
+    return quick_lab
 
 
 def add(lab: Lab, attrs: str | None = None) -> None:

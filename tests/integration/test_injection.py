@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.quick import load_here, run_here
 from vedur import db as vdb
 from vedur.catalog.tables import local_set_table_attrs
 from vedur.change.condition import written
@@ -34,8 +33,7 @@ from vedur.ops.create_node import create_node, plan_node
 from vedur.ops.drop_node import drop_node
 from vedur.ops.sequences import add_seq
 from vedur.ops.session import Session
-from vedur.pipeline import replay
-from vedur.pipeline.copy import SparkLoader, load
+from vedur.pipeline.copy import SparkLoader
 from vedur.pipeline.replay import SparkReplay
 from vedur.pipeline.source.options import OPTIONS
 from vedur.pipeline.source.reader import LimitedStreamReader, QueueSource
@@ -529,15 +527,11 @@ class Hostile:
             thread.join(timeout=60)
 
 
-def test_a_set_of_hostile_names_works(
-    oldest: Any, newest: Any, make_db_on: MakeDbOn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(replay, "run_job", run_here)
-    monkeypatch.setattr(load, "run_load", load_here)
-    monkeypatch.setattr(load, "parallelism", lambda _spark: 1)
+@pytest.mark.usefixtures("without_spark")
+def test_a_set_of_hostile_names_works(oldest: Any, newest: Any, make_db_on: MakeDbOn) -> None:
     lab = Hostile(make_db_on(oldest, autocommit=True), make_db_on(newest, autocommit=True))
     lab.create()
-    insert = f"insert into {lab.quoted} values (%s, %s)".replace(lab.quoted, lab.quoted)
+    insert = f"insert into {lab.quoted} values (%s, %s)"
     for i in range(50):
         lab.root.execute(insert, [i, f"v{i}'; {DROP}; --"])
     try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from tests.integration.copy_lab import Lab
 from tests.integration.test_compare import ready
 from tests.integration.writers import Writers, check, make
 from tests.oracle.pair import QUEUE
-from tests.oracle.quick import load_here, run_here
 from vedur import db as vdb
 from vedur import failpoint
 from vedur.config import LondisteSettings, PgqdSettings
@@ -31,8 +30,6 @@ from vedur.ops.remove_table import remove_table
 from vedur.ops.repair import RepairOptions, repair
 from vedur.ops.resync import resync
 from vedur.ops.session import Session
-from vedur.pipeline import replay
-from vedur.pipeline.copy import load
 from vedur.queue.ticker_service import TickerService
 from vedur.worker.copying_steps import Step
 
@@ -40,20 +37,9 @@ pytestmark = [pytest.mark.timeout(400)]
 
 
 @pytest.fixture
-def lab(
-    oldest: Any,
-    newest: Any,
-    make_db_on: Callable[..., vdb.Database],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Lab]:
-    monkeypatch.setattr(replay, "run_job", run_here)
-    monkeypatch.setattr(load, "run_load", load_here)
-    monkeypatch.setattr(load, "parallelism", lambda _spark: 1)
-    made = Lab(make_db_on(oldest, autocommit=True), make_db_on(newest, autocommit=True), None)
-    made.slice_bytes = 64 << 10
-    yield made
-    failpoint.set_hook(None)
-    made.close()
+def lab(quick_lab: Lab) -> Lab:
+    quick_lab.slice_bytes = 64 << 10
+    return quick_lab
 
 
 def test_two_workers_replay_one_node(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,18 +7,13 @@ what is installed says so. Nothing may be lost by it, and nobody may have to be 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from tests.integration.copy_lab import Lab
 from tests.integration.writers import Writers, check, make
-from tests.oracle.quick import load_here, run_here
 from vedur import db as vdb
 from vedur.db.install import State, inspect, install
-from vedur.pipeline import replay
-from vedur.pipeline.copy import load
 from vedur.sql import SCHEMAS
 from vedur.worker.copying_steps import Step
 
@@ -38,21 +33,6 @@ where n.nspname = any (%s) and p.prosrc like %s
 """
 
 
-@pytest.fixture
-def lab(
-    oldest: Any,
-    newest: Any,
-    make_db_on: Callable[..., vdb.Database],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Lab]:
-    monkeypatch.setattr(replay, "run_job", run_here)
-    monkeypatch.setattr(load, "run_load", load_here)
-    monkeypatch.setattr(load, "parallelism", lambda _spark: 1)
-    made = Lab(make_db_on(oldest, autocommit=True), make_db_on(newest, autocommit=True), None)
-    yield made
-    made.close()
-
-
 def make_older(db: vdb.Database) -> int:
     """Give every function another text, and the record another digest; how many it were."""
     rows = db.query(_FUNCTIONS, [list(SCHEMAS)])
@@ -69,8 +49,8 @@ def older(db: vdb.Database) -> int:
     return int(db.value(_COUNT, [list(SCHEMAS), f"%{_OLDER}%"]))
 
 
-def upgrade(lab: Lab) -> None:
-    for db in (lab.root, lab.leaf):
+def upgrade(quick_lab: Lab) -> None:
+    for db in (quick_lab.root, quick_lab.leaf):
         with vdb.connect(db.connstr, autocommit=True) as mine:
             states = {c.state for c in install(mine)}
             assert states == {State.OUTDATED}
@@ -78,45 +58,45 @@ def upgrade(lab: Lab) -> None:
             assert {c.state for c in inspect(mine)} == {State.CURRENT}
 
 
-def test_an_upgrade_under_load(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
-    make(lab, "t", "u", rows=200)
-    lab.add("public.t", "public.u")
-    for db in (lab.root, lab.leaf):
+def test_an_upgrade_under_load(quick_lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    make(quick_lab, "t", "u", rows=200)
+    quick_lab.add("public.t", "public.u")
+    for db in (quick_lab.root, quick_lab.leaf):
         assert make_older(db) > 100
     caplog.set_level(logging.WARNING, "vedur")
-    lab.start()
-    lab.wait_ok()
-    with Writers(lab, "t", "u") as writers:
+    quick_lab.start()
+    quick_lab.wait_ok()
+    with Writers(quick_lab, "t", "u") as writers:
         for _ in range(3):
             writers.go_on(30)
-            upgrade(lab)
+            upgrade(quick_lab)
             writers.go_on(30)
-            for db in (lab.root, lab.leaf):
+            for db in (quick_lab.root, quick_lab.leaf):
                 make_older(db)
-        upgrade(lab)
+        upgrade(quick_lab)
         writers.go_on(30)
-        assert lab.alive
-    check(lab, "t", "u")
+        assert quick_lab.alive
+    check(quick_lab, "t", "u")
     assert [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR] == []
 
 
-def test_an_upgrade_during_a_first_copy(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
-    make(lab, "t", rows=2000)
-    lab.add("public.t")
-    for db in (lab.root, lab.leaf):
+def test_an_upgrade_during_a_first_copy(quick_lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    make(quick_lab, "t", rows=2000)
+    quick_lab.add("public.t")
+    for db in (quick_lab.root, quick_lab.leaf):
         make_older(db)
     seen: list[Step] = []
 
     def hook(_table: str, step: Step) -> None:
         if step in (Step.LOAD, Step.CATCH_UP) and step not in seen:
             seen.append(step)
-            upgrade(lab)
-            for db in (lab.root, lab.leaf):
+            upgrade(quick_lab)
+            for db in (quick_lab.root, quick_lab.leaf):
                 make_older(db)
 
-    with Writers(lab, "t"):
-        lab.start(hook)
-        lab.wait_ok()
-    check(lab, "t")
+    with Writers(quick_lab, "t"):
+        quick_lab.start(hook)
+        quick_lab.wait_ok()
+    check(quick_lab, "t")
     assert seen == [Step.LOAD, Step.CATCH_UP]
     assert [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR] == []

@@ -12,6 +12,7 @@ from tests.fixtures.pg import VERSIONS
 from tests.oracle.leaf import Leaf, MakeDbOn
 from tests.oracle.pair import Pair
 from vedur.pipeline import replay
+from vedur.pipeline.copy import load
 from vedur.pipeline.copy.task import LoadTask
 from vedur.pipeline.stage.task import StageTask, stage_slice
 
@@ -30,6 +31,14 @@ def run_here(_spark: object, task: StageTask) -> list[dict[str, Any]]:
 def load_here(_spark: object, task: LoadTask, count: int) -> list[dict[str, object]]:
     """The job of a first copy without Spark."""
     return [json.loads(task.summary()) for _ in range(count)]
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replay and first copies run in the process of the test."""
+    monkeypatch.setattr(replay, "run_job", run_here)
+    monkeypatch.setattr(load, "run_load", load_here)
+    monkeypatch.setattr(load, "parallelism", lambda _spark: 1)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from decimal import Decimal
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import vedur.errors
 from vedur.db import Database, connect
 from vedur.errors import VedurError, error_from_json, error_to_json
 from vedur.pipeline.compare.model import Pair, Piece, Side
@@ -154,7 +153,7 @@ def job(spark: SparkSession, what: str) -> Iterator[None]:
             if not found:
                 raise
             name, message = found[-1]
-            raise getattr(vedur.errors, name, VedurError)(message) from error
+            raise error_from_json({"error": name, "message": message, "values": {}}) from error
 
 
 def collect(spark: SparkSession, work: Sequence[T], do: Callable[[T], Any], what: str) -> list[Any]:

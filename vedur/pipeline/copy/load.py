@@ -14,11 +14,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import vedur.errors
 from vedur.change.columns import Columns, source_names
 from vedur.change.condition import written
 from vedur.db import Database, Row
-from vedur.errors import ConnectError, InternalError, StateError, VedurError
+from vedur.errors import (
+    ConnectError,
+    InternalError,
+    StateError,
+    VedurError,
+    error_from_json,
+)
 from vedur.names import QualifiedName
 from vedur.pipeline.copy.budget import Budget
 from vedur.pipeline.copy.plan import (
@@ -228,9 +233,7 @@ class SparkLoader:
             return None
         # of several, the one that a retry cannot cure
         worst = max(errors, key=lambda s: s["error"] != "ConnectError")
-        cls = getattr(vedur.errors, str(worst["error"]), VedurError)
-        error: VedurError = cls(str(worst["message"]), table=task.table.table)
-        return error
+        return error_from_json({**worst, "values": {"table": task.table.table}})
 
     def _enter_pool(self, task: LoadTask) -> None:
         try:

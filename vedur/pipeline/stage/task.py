@@ -29,7 +29,7 @@ from vedur.change.quick import (
 from vedur.change.table import TableSpec
 from vedur.db import Database
 from vedur.db.copyrows import copy_blocks
-from vedur.errors import StateError, VedurError
+from vedur.errors import StateError, VedurError, error_to_json
 from vedur.pipeline.stage.links import link
 from vedur.pipeline.stage.tables import log_name, stage_name
 from vedur.sql import query
@@ -221,12 +221,4 @@ def stage_slice(task: StageTask, part: int) -> str:
                 attempt.read(source, task.slices[part])
             return json.dumps(attempt.result(part))
     except VedurError as error:
-        values = {k: v for k, v in error.values.items() if isinstance(v, (str, int, type(None)))}
-        return json.dumps(
-            {
-                "part": part,
-                "error": type(error).__name__,
-                "message": error.message,
-                "values": values,
-            }
-        )
+        return json.dumps({"part": part, **error_to_json(error)})
