@@ -1,9 +1,9 @@
 """The process from which Spark on this machine forks its Python tasks, with all imports made.
 
-Spark's own imports nothing beforehand, so that every task process spends a second or two on Arrow
-and the PostgreSQL driver; and it collects garbage after every task, which with these libraries in
-memory takes 40 to 100 ms of a core, more than most tasks (py-spy: 95 % of the time of a process
-that gets empty tasks). Here the libraries are loaded once and then left out of collections.
+Spark's own imports nothing beforehand, so that every task process spends a second on Arrow and
+the PostgreSQL driver; and it collects garbage after every task, with all these libraries in memory:
+95 % of the time of a process that got empty tasks (py-spy, on a busy machine). Here the libraries
+are loaded once and then left out of collections.
 
 `spark.python.daemon.module` names this module; see `vedur/pipeline/session.py`.
 """

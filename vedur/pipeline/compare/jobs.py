@@ -114,9 +114,8 @@ def plan_both(
 def side_by_side(do: Callable[[Work], T]) -> Callable[[Sequence[Work]], list[T]]:
     """`do` for several pieces of work in one task, all at once.
 
-    While one server hashes, the other does too, and what a task costs besides (some 30 ms: Spark,
-    a connection, a snapshot) is spent while backends of other tasks are at work. With one side a
-    task and as many slots as cores a sixth of the time was lost to it.
+    While one server hashes, the other does too, and what a task costs besides (Spark, a connection,
+    a snapshot) is spent while backends of other tasks are at work.
     """
 
     def run(works: Sequence[Work]) -> list[T]:
