@@ -68,7 +68,9 @@ def running() -> Iterator[Root]:
     try:
         lab.server("root", VERSIONS[max(VERSIONS)])
         lab.database("root", "shop", "shop")
-        yield Root(lab)
+        root = Root(lab)
+        yield root
+        root.write(QUICK)  # `-s` reads the ini, too
     finally:
         lab.close()
 

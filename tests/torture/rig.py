@@ -231,7 +231,8 @@ class Rig:
     def query(self, name: str, text: str, params: Any = None) -> list[tuple[Any, ...]]:
         """Rows of one statement, on a connection that the thread keeps.
 
-        A server that is coming up again after a crash is waited for.
+        A server that is coming up again after a crash is waited for, and a statement that lost
+        a deadlock to the load, which left nothing of it, is said again.
         """
         kept: dict[str, psycopg.Connection[Any]] = self._kept.__dict__
         deadline = time.monotonic() + 180
@@ -241,6 +242,9 @@ class Rig:
                     kept[name] = self.connect(name)
                 cursor = kept[name].execute(text, params)
                 return cursor.fetchall() if cursor.description else []
+            except psycopg.errors.DeadlockDetected:
+                if time.monotonic() > deadline:
+                    raise
             except psycopg.OperationalError:
                 alive = name in kept and not kept[name].closed
                 if alive or time.monotonic() > deadline:
