@@ -1,27 +1,24 @@
 """Rows of the quick way by column: found, collapsed and written out without an object for each.
 
-A block of COPY text is cut by the same pattern as in `quick`, but by Arrow, for all rows at once.
-What it finds waits in its table's buffer behind the entries that are there (`Waiting`), and becomes
-net changes when the buffer is written: keys with one event, with updates only, or with an insert
-and updates after it. What else there is (other runs of a key, keys that have an entry already)
-goes into entries event by event, and so does all that waits when an event comes that is not alike.
-
-CPU of a task for an event of the walk-through's load, without reading and writing it: 4.7 µs event
-by event, 2.3 by column. Of these 1.0 is the pattern (up to four groups; with five RE2 leaves its
-fast way and takes 2.0) and 0.9 the names that are cut out.
+A block of COPY text is cut into fields and parted by table, and the payloads of one table into
+values (`values`), for all rows at once. What looks alike waits in its table's buffer behind the
+entries that are there (`Waiting`), and becomes net changes when the buffer is written: keys with
+one event, with updates only, or with an insert and updates after it. What else there is (other runs
+of a key, keys that have an entry already) goes into entries event by event, and so does all that
+waits when an event comes that is not alike.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from vedur.change.values import raw
 
 if TYPE_CHECKING:
     from vedur.change.collapse import Shape
@@ -30,21 +27,16 @@ if TYPE_CHECKING:
 #: Fewer rows in a row that look alike are not worth columns; twice as many are taken one by one
 #: before columns are tried again.
 LEAST_RUN = 32
-#: Names are cut out one after the other, each in a pass over all rows; where there are more, by a
-#: pattern of all names, because a pass grows with the width of a row. With five names a pass takes
-#: 0.2 µs a row and the pattern 0.4 µs a name; where the two meet was not measured.
-_PASSES = 12
-#: What a waiting row takes beside its text: its key once more, the offsets of four columns. While
+#: What a waiting row takes beside its text: its key once more, the offsets of its columns. While
 #: rows are settled they take twice that for a moment.
-ROW_BYTES = 40
+ROW_BYTES = 60
 #: Rows that are made to text at a time.
 _AT_ONCE = 20_000
-_NAMES = re.compile(rb',\{?"[^"]*":')
+#: Of a row: number, transaction, retries, extra fields, type, table, payload.
+FIELDS = 7
+_TYPE, _DATA = 4, 6
 
-
-def literal(text: str) -> str:
-    """A text for a pattern of RE2."""
-    return "".join(c if c.isalnum() or c > "\x7f" else f"\\x{ord(c):02x}" for c in text)
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Block:
@@ -52,50 +44,110 @@ class Block:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
+        self._buffer = pa.py_buffer(data)
         marks = np.frombuffer(data, np.uint8)
-        ends = np.flatnonzero(marks == 10).astype(np.int32) + 1
-        self.starts = np.concatenate((np.zeros(1, np.int32), ends.astype(np.int32)))
+        ends = np.flatnonzero(marks == ord("\n"))
         self.count = len(ends)
+        tabs = np.flatnonzero(marks == ord("\t")).reshape(self.count, FIELDS - 1)
+        #: Where a row's fields begin, each but the first behind its tab, and the end of the last.
+        self._begins = np.empty((self.count, FIELDS + 1), np.int64)
+        self._begins[:1, 0] = 0
+        self._begins[1:, 0] = ends[:-1] + 1
+        self._begins[:, 1:FIELDS] = tabs + 1
+        self._begins[:, FIELDS] = ends + 1
+
+    def tables(self) -> list[Rows]:
+        """Its rows by table, in their order."""
+        if not self.count:
+            return []
+        found = self.fields(np.arange(self.count), _TYPE, _DATA).dictionary_encode()
+        codes = found.indices.to_numpy(zero_copy_only=False)
+        kinds = [what.decode().split("\t") for what in found.dictionary.to_pylist()]
+        places: dict[str, int] = {}
+        table_of = np.array([places.setdefault(table, len(places)) for _, table in kinds])[codes]
+        order = np.argsort(table_of, kind="stable")
+        borders = np.searchsorted(table_of[order], np.arange(len(places) + 1))
+        types = [kind for kind, _ in kinds]
+        return [
+            Rows(self, table, order[borders[at] : borders[at + 1]], types, codes)
+            for table, at in places.items()
+        ]
+
+    def fields(self, rows: Numbers, first: int, end: int = 0) -> pa.BinaryArray:
+        """A field of some rows, or those from `first` up to `end` with the tabs between them."""
+        count = len(rows)
+        # Every second value is what lies between: values of an array follow each other.
+        places = np.empty(2 * count + 1, np.int32)
+        places[0:-1:2] = self._begins[rows, first]
+        places[1::2] = self._begins[rows, end or first + 1] - 1
+        places[-1] = places[-2]
+        both = pa.Array.from_buffers(
+            pa.binary(), 2 * count, [None, pa.py_buffer(places), self._buffer]
+        )
+        return both.take(pa.array(np.arange(0, 2 * count, 2)))
+
+    def sizes(self, rows: Numbers) -> Numbers:
+        """Bytes of some rows."""
+        sizes: Numbers = self._begins[rows, FIELDS] - self._begins[rows, 0]
+        return sizes
+
+    def text(self, rows: Numbers) -> str:
+        """Some rows as they are."""
+        begins, ends = self._begins[rows, 0].tolist(), self._begins[rows, FIELDS].tolist()
+        parts = [self.data[begin:end] for begin, end in zip(begins, ends, strict=True)]
+        return b"".join(parts).decode()
+
+
+class Rows:
+    """The rows of one table in a block."""
+
+    def __init__(
+        self, block: Block, table: str, rows: Numbers, types: list[str], codes: Numbers
+    ) -> None:
+        self.block = block
+        self.table = table  # as COPY writes it
+        self.rows = rows
+        self.types = types
+        self.codes = codes[rows]
+        self._ends = np.cumsum(block.sizes(rows) + ROW_BYTES)
         self._found: dict[int, Found] = {}
 
+    def __len__(self) -> int:
+        return len(self.rows)
+
     def text(self, first: int, end: int) -> str:
-        """Some rows."""
-        return self.data[self.starts[first] : self.starts[end]].decode()
+        """Some of them as they are."""
+        return self.block.text(self.rows[first:end])
 
     def fitting(self, at: int, count: int, room: int) -> int:
         """How many of `count` rows may wait where there is room for some bytes; at least one."""
-        sizes = self.starts[at : at + count + 1].astype(np.int64) - int(self.starts[at])
-        sizes += ROW_BYTES * np.arange(count + 1)
-        return max(1, int(np.searchsorted(sizes, room, "right")) - 1)
+        ends = self._ends[at : at + count] - (self._ends[at - 1] if at else 0)
+        return max(1, int(np.searchsorted(ends, room, "right")))
 
     def size(self, at: int, count: int) -> int:
         """What some rows take while they wait."""
-        return int(self.starts[at + count] - self.starts[at]) + ROW_BYTES * count
+        return int(self._ends[at + count - 1] - (self._ends[at - 1] if at else 0))
 
     def found(self, pattern: Pattern, at: int) -> Found:
-        """What a pattern finds in the rows from `at` on, and whatever it found before."""
+        """Which rows from `at` on are like a pattern, and whatever was found before."""
         known = self._found.get(id(pattern))
         if known is None:
-            offsets = pa.py_buffer(self.starts[at:])
-            count = self.count - at
-            rows = pa.Array.from_buffers(
-                pa.binary(), count, [None, offsets, pa.py_buffer(self.data)]
-            )
-            known = self._found[id(pattern)] = Found(at, pattern, rows)
+            known = self._found[id(pattern)] = Found(at, pattern, self)
         return known
 
 
 class Found:
-    """The rows of a block that a pattern matches, with the columns of what it takes out."""
+    """The rows of a table from `at` on that are like a pattern, with their values by column."""
 
-    def __init__(self, at: int, pattern: Pattern, rows: pa.BinaryArray) -> None:
+    def __init__(self, at: int, pattern: Pattern, rows: Rows) -> None:
         self.at = at
         self.pattern = pattern
-        self.columns = pc.extract_regex(rows, pattern.columnar)
-        self._matched = self.columns.is_valid().to_numpy(zero_copy_only=False)
-        types = self.columns.field(1).dictionary_encode()
-        self._codes = types.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        self._types = [t.decode() for t in types.dictionary.to_pylist()]
+        self._types = rows.types
+        self._codes = rows.codes[at:]
+        self._ids = rows.block.fields(rows.rows[at:], 0)
+        data = rows.block.fields(rows.rows[at:], _DATA)
+        self._alike, self.columns = pattern.layout.cut(data)
+        self._places = np.concatenate((np.zeros(1, np.int64), np.cumsum(self._alike)))
         self._learnt = -1
         self._breaks = np.zeros(0, np.int64)
         self._ops = np.zeros(0, np.uint8)
@@ -105,9 +157,9 @@ class Found:
         ops = self.pattern.ops
         if len(ops) != self._learnt:  # a type that was not known before may be now
             self._learnt = len(ops)
-            known = [ord(ops.get(t, "-")) for t in self._types] or [ord("-")]
+            known = [ord(ops.get(t, "-")) for t in self._types]
             self._ops = np.array(known, np.uint8)[self._codes]
-            self._breaks = np.flatnonzero(~self._matched | (self._ops == ord("-")))
+            self._breaks = np.flatnonzero(~self._alike | (self._ops == ord("-")))
         here = at - self.at
         place = int(np.searchsorted(self._breaks, here))
         end = int(self._breaks[place]) if place < len(self._breaks) else len(self._ops)
@@ -116,17 +168,24 @@ class Found:
     def take(self, at: int, count: int) -> Piece:
         """The rows of a run."""
         here = at - self.at
-        part = self.columns.slice(here, count)
-        keys = [part.field(i) for i in range(3, part.type.num_fields)]
-        return Piece(part.field(0), part.field(2), keys, self._ops[here : here + count])
+        place = int(self._places[here])
+        columns = [column.slice(place, count) for column in self.columns]
+        return Piece(
+            self.pattern,
+            self._ids.slice(here, count),
+            columns,
+            self.pattern.keys(columns),
+            self._ops[here : here + count],
+        )
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows as columns: numbers, payloads, keys, operations."""
+    """Rows as columns: numbers, values, keys, operations."""
 
+    pattern: Pattern
     ids: pa.BinaryArray
-    data: pa.BinaryArray
+    columns: list[pa.BinaryArray]
     keys: list[pa.BinaryArray]
     ops: np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -140,7 +199,9 @@ class Piece:
 
     def rows(self) -> Iterator[tuple[str, str, str, Any]]:
         """Operation, number, payload and key of each, as the quick way has them."""
-        ids, data = _texts(self.ids), _texts(self.data)
+        if not len(self):
+            return iter(())
+        ids, data = _texts(self.ids), _texts(self.pattern.layout.whole(self.columns))
         keys: list[Any] = [_texts(k) for k in self.keys]
         plain = keys[0] if len(keys) == 1 else zip(*keys, strict=True)
         return zip(self.ops.tobytes().decode(), ids, data, plain, strict=True)
@@ -149,8 +210,9 @@ class Piece:
         """Some of its rows, by their places."""
         places = pa.array(which)
         return Piece(
+            self.pattern,
             self.ids.take(places),
-            self.data.take(places),
+            [c.take(places) for c in self.columns],
             [k.take(places) for k in self.keys],
             self.ops[which],
         )
@@ -164,8 +226,9 @@ def _joined(pieces: list[Piece]) -> Piece:
     if len(pieces) == 1:
         return pieces[0]
     return Piece(
+        pieces[0].pattern,
         pa.concat_arrays([p.ids for p in pieces]),
-        pa.concat_arrays([p.data for p in pieces]),
+        [pa.concat_arrays(list(c)) for c in zip(*(p.columns for p in pieces), strict=True)],
         [pa.concat_arrays(list(k)) for k in zip(*(p.keys for p in pieces), strict=True)],
         np.concatenate([p.ops for p in pieces]),
     )
@@ -215,7 +278,7 @@ class Waiting:
         for kind, which in (("U", updates), ("I", inserts), ("D", deletes)):
             if which.any():
                 chosen = rows.chosen(last[which])
-                nets.append(Net(kind, rows.ids.take(pa.array(first[which])), chosen, self.pattern))
+                nets.append(Net(kind, rows.ids.take(pa.array(first[which])), chosen))
         rest = ~(updates | inserts | deletes)
         return nets, rows.chosen(np.flatnonzero(rest[codes]))
 
@@ -232,7 +295,6 @@ class Net:
     kind: str
     firsts: pa.BinaryArray
     rows: Piece
-    pattern: Pattern
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -240,47 +302,25 @@ class Net:
     @property
     def shape(self) -> Shape:
         """The columns of its rows."""
-        return self.pattern.shape
+        return self.rows.pattern.shape
 
     @property
     def mark(self) -> int:
         """What the staged rows say of their columns: a delete has its key only."""
         return 0 if self.kind == "D" else self.shape.id
 
-    @cached_property
+    @property
     def _columns(self) -> list[pa.BinaryArray]:
-        if self.kind != "D":
-            return [self.rows.data]
-        quoted = self.pattern.quoted
-        return [
-            pc.binary_join_element_wise(b'"', k, b'"', b"") if q else k
-            for k, q in zip(self.rows.keys, quoted, strict=True)
-        ]
+        columns = self.rows.columns
+        return [columns[i] for i in self.shape.key or ()] if self.kind == "D" else columns
 
     def csv(self, slice_id: int) -> Iterator[bytes]:
         """Rows of the staging table, columns in the order of the event; of a delete the key's."""
         head = f"\n{slice_id}".encode()
-        tail = [self.kind.encode(), str(self.mark).encode()]
+        marks = [self.kind.encode(), str(self.mark).encode()]
+        columns = [self.firsts, self.rows.ids, *self._columns]
         for at in range(0, len(self), _AT_ONCE):
-            parts = [c.slice(at, _AT_ONCE) for c in (self.firsts, self.rows.ids, *self._columns)]
-            lines = pc.binary_join_element_wise(head, *parts[:2], *tail, *parts[2:], b",")
-            text = _bytes(lines)[1:] + b"\n"
-            yield text if self.kind == "D" else self._without_names(text)
-
-    def _without_names(self, text: bytes) -> bytes:
-        names = self.shape.names
-        if len(names) > _PASSES:
-            text = _NAMES.sub(b",", text)
-        else:
-            for at, name in enumerate(names):
-                text = text.replace(
-                    (',{"' if at == 0 else ',"').encode() + name.encode() + b'":', b","
-                )
-        return text.replace(b"}\n", b"\n")
-
-
-def _bytes(lines: pa.BinaryArray) -> bytes:
-    """All values of a fresh array, one after the other."""
-    _, offsets, data = lines.buffers()
-    places = np.frombuffer(offsets, np.int32)
-    return bytes(data.slice(int(places[0]), int(places[len(lines)] - places[0])))
+            first, last, *values = (c.slice(at, _AT_ONCE) for c in columns)
+            lines = pc.binary_join_element_wise(head, first, last, *marks, *values, b",")
+            data, places = raw(lines)
+            yield data[int(places[0]) + 1 : int(places[-1])].tobytes() + b"\n"

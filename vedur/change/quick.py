@@ -20,11 +20,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from vedur.change import columnar
 from vedur.change.collapse import Collapser, Entry, Shape, TableBuffer
-from vedur.change.columnar import Block, Net, Waiting
+from vedur.change.columnar import Block, Net, Rows, Waiting
 from vedur.change.net import STEP, WITH_ROW
 from vedur.change.table import TableSpec
+from vedur.change.values import Layout
 
 _TEXT = r'"[^"\\\n]*"'
 _NUMBER = r"[-+0-9.eE]+"
@@ -35,6 +39,8 @@ _PLAIN_NAME = re.compile(r'[^"\\,:{}\x00-\x1f]+')
 _NAMES = re.compile(r',\{?"[^"]*":')
 #: Rows that are joined and stripped of their names at a time.
 _AT_ONCE = 2000
+#: Where a block has few rows of each table it grows, up to that many bytes.
+_LARGEST_BLOCK = 16 << 20
 #: Rows of a table that may fail to give a pattern before no more are tried.
 _TRIES = 20
 
@@ -47,9 +53,16 @@ class Pattern:
     shape: Shape
     rows: re.Pattern[str]
     single: bool
-    columnar: str  # the same for RE2, groups named; what they hold is in the same order
+    layout: Layout  # the same by column
     quoted: tuple[bool, ...]  # of each key column
     ops: dict[str, str] = field(default_factory=dict)
+
+    def keys(self, columns: list[pa.BinaryArray]) -> list[pa.BinaryArray]:
+        """The key's columns among those of the values, as the entries have them."""
+        return [
+            pc.binary_slice(columns[i], 1, -1) if quoted else columns[i]
+            for i, quoted in zip(self.shape.key or (), self.quoted, strict=True)
+        ]
 
 
 def stage_places(spec: TableSpec, shape: Shape) -> list[int] | None:
@@ -78,19 +91,17 @@ def make_pattern(buffer: TableBuffer, shape: Shape, extra1: str, data: str) -> P
     quoted = {i: text.startswith('"') for i, text in _by_key(shape, sample.groups())}
     body = _body(shape, types, "", quoted)
     rows = re.compile(
-        rf"([0-9]+)\t[0-9]+\t\t([^\t\n\\]+)\t({body})\t{re.escape(extra1)}\t\n|", re.ASCII
+        rf"([0-9]+)\t[0-9]+\t\t\t([^\t\n\\]+)\t{re.escape(extra1)}\t({body})\n|", re.ASCII
     )
     # Groups are in the order of columns; a key of several columns must be, too.
     if list(shape.key) != sorted(shape.key):
         return None
-    named = _body(shape, types, "", quoted, columnar.literal, "?P<key{}>")
-    whole = (
-        rf"^(?P<id>[0-9]+)\t[0-9]+\t\t(?P<type>[^\t\n\\]+)\t(?P<data>{named})"
-        rf"\t{columnar.literal(extra1)}\t\n$"
-    )
-    return Pattern(
-        spec.name, shape, rows, len(shape.key) == 1, whole, tuple(quoted[i] for i in shape.key)
-    )
+    kinds = tuple("truth" if t == "boolean" else "any" for t in types)
+    for i, text in quoted.items():
+        kinds = (*kinds[:i], "text" if text else "number", *kinds[i + 1 :])
+    layout = Layout(shape.names, kinds)
+    marks = tuple(quoted[i] for i in shape.key)
+    return Pattern(spec.name, shape, rows, len(shape.key) == 1, layout, marks)
 
 
 def _by_key(shape: Shape, groups: Sequence[str]) -> Iterator[tuple[int, str]]:
@@ -98,12 +109,7 @@ def _by_key(shape: Shape, groups: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _body(
-    shape: Shape,
-    types: Sequence[str],
-    key: str,
-    quoted: dict[int, bool] | None = None,
-    literal: Callable[[str], str] = re.escape,
-    group: str = "",
+    shape: Shape, types: Sequence[str], key: str, quoted: dict[int, bool] | None = None
 ) -> str:
     parts = []
     for i, name in enumerate(shape.names):
@@ -111,16 +117,14 @@ def _body(
         if shape.key is not None and i in shape.key:
             value = key
             if quoted is not None:
-                inside = r'[^"\\\n]*' if quoted[i] else _NUMBER
-                value = f"({group.format(i)}{inside})"
-                value = f'"{value}"' if quoted[i] else value
-        parts.append(f'"{literal(name)}":{value}')
+                value = r'"([^"\\\n]*)"' if quoted[i] else f"({_NUMBER})"
+        parts.append(f'"{re.escape(name)}":{value}')
     return r"\{" + ",".join(parts) + r"\}"
 
 
 @dataclass
 class QuickReader:
-    """Feeds a collapser with the text of a COPY, rows ordered by table.
+    """Feeds a collapser with the text of a COPY, rows in the order of events.
 
     `take_row` takes one row the long way; `flush` is called when the collapser holds `flush_at`.
     Columns are used for `least_run` rows in a row.
@@ -133,31 +137,59 @@ class QuickReader:
     least_run: int = columnar.LEAST_RUN
     _patterns: dict[tuple[str, int], Pattern] = field(default_factory=dict)
     _failures: Counter[str] = field(default_factory=Counter)
-    _current: list[Pattern] = field(default_factory=list)
+    _current: dict[str, list[Pattern]] = field(default_factory=dict)  # by table
+    _held: list[bytes] = field(default_factory=list)
+    _size: int = 0
+    _wanted: int = 0
 
     def feed(self, data: bytes) -> None:
-        """Take whole rows."""
-        block, at = Block(data), 0
-        while at < block.count:
-            count = self._defer(block, at)
+        """Take whole rows, or let them wait for more: of many tables a block must be large."""
+        self._held.append(data)
+        self._size += len(data)
+        if self._size >= self._wanted:
+            self._take(last=self._size >= _LARGEST_BLOCK)
+
+    def end(self) -> None:
+        """No more rows come."""
+        self._take(last=True)
+        self.flush()
+
+    def _take(self, last: bool) -> None:
+        block = Block(b"".join(self._held))
+        tables = block.tables()
+        if not last and block.count < 2 * self.least_run * len(tables):
+            self._wanted = 2 * self._size
+            return
+        self._held, self._size = [], 0
+        for rows in tables:
+            self._feed_table(rows)
+
+    def _feed_table(self, rows: Rows) -> None:
+        at = 0
+        while at < len(rows):
+            count = self._defer(rows, at)
             if not count:
-                count = min(2 * self.least_run, block.count - at)
-                self._feed(block.text(at, at + count))
+                # One row is enough to learn from.
+                known = at or rows.table in self._current
+                count = min(2 * self.least_run if known else 1, len(rows) - at)
+                self._feed(rows.table, rows.text(at, at + count))
             at += count
             if self.collapser.size > self.flush_at:
                 self.flush()
 
-    def _defer(self, block: Block, at: int) -> int:
+    def _defer(self, rows: Rows, at: int) -> int:
         """Let a run of rows that look alike wait; how many, 0 if they are too few."""
-        for pattern in self._current:
+        if len(rows) - at < self.least_run:
+            return 0
+        for pattern in self._current.get(rows.table, ()):
             buffer = self.collapser.buffers[pattern.table]
             if buffer.log:
                 continue
-            found = block.found(pattern, at)
+            found = rows.found(pattern, at)
             count = found.run(at)
             if count < self.least_run:
                 continue
-            count = block.fitting(at, count, self.flush_at - self.collapser.size)
+            count = rows.fitting(at, count, self.flush_at - self.collapser.size)
             if buffer.waiting is not None and buffer.waiting.pattern is not pattern:
                 self.collapser.take_waiting(buffer)
             if buffer.waiting is None:
@@ -166,15 +198,15 @@ class QuickReader:
             buffer.waiting.pieces.append(piece)
             buffer.last = piece.last
             self.collapser.events += count
-            self.collapser.size += block.size(at, count)
+            self.collapser.size += rows.size(at, count)
             return count
         return 0
 
-    def _feed(self, text: str) -> None:
+    def _feed(self, table: str, text: str) -> None:
         at, end = 0, len(text)
         while at < end:
             start = at
-            for pattern in self._current:
+            for pattern in self._current.get(table, ()):
                 at = self._run(pattern, text, at)
                 if at > start:
                     break
@@ -245,9 +277,9 @@ class QuickReader:
                 return
             self._patterns[mark] = pattern
         pattern.ops[ev_type] = said.op
-        # Those of the same table, the last one first: deletes may have other columns.
-        others = [p for p in self._current if p.table == pattern.table and p is not pattern]
-        self._current = [pattern, *others]
+        # The last one first: deletes may have other columns.
+        others = [p for p in self._current.get(extra1, ()) if p is not pattern]
+        self._current[extra1] = [pattern, *others]
 
 
 def raw_entries(buffer: TableBuffer) -> list[tuple[Shape, list[Entry]]]:

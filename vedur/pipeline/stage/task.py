@@ -38,7 +38,7 @@ from vedur.sql import query
 #: twice that.
 FLUSH_BYTES = 64 << 20
 _WRITE_CHARS = 1 << 18
-#: Arrow works on that many at a time.
+#: Arrow works on that many at a time, where tables are few.
 _READ_BYTES = 1 << 20
 
 
@@ -90,7 +90,7 @@ class _Attempt:
         return self.tables.setdefault(name, TableSummary())
 
     def read(self, source: Database, condition: str) -> None:
-        text = query("replay", "read_by_table").format(
+        text = query("replay", "read_events").format(
             system=query("replay", "is_system").split("\n", 1)[-1],
             events=self.task.events,
             slice=condition,
@@ -102,11 +102,11 @@ class _Attempt:
         )
         for block in copy_blocks(source, text, _READ_BYTES):
             reader.feed(block)
-        self.flush()
+        reader.end()
 
     def _take_row(self, row: str) -> tuple[str, str | None, str | None]:
         """One event the long way; its type, table and payload."""
-        ev_id, ev_txid, retry, ev_type, data, extra1, extra = fields(row)
+        ev_id, ev_txid, retry, extra, ev_type, extra1, data = fields(row)
         if retry:
             raise StateError(f"event {ev_id} is a retry: replication has no use for it")
         more = tuple(json.loads(extra)) if extra else ()
