@@ -28,6 +28,7 @@ from vedur.log import TRACE
 from vedur.names import fqname, parse_name
 from vedur.node.command import command
 from vedur.node.info import NodeInfo
+from vedur.ops.call_worker import call_worker
 from vedur.ops.change_table import DEFAULT, check_policy
 from vedur.ops.choose import choose
 from vedur.ops.create_table import create_table, plan_foreign_keys
@@ -146,6 +147,8 @@ def add_table(session: Session, wish: AddTable) -> None:
     tables = _choose(session, info, provider, wish)
     for table in tables:
         _add_one(session, info, provider, wish, table)
+    if tables and not info.is_root:
+        call_worker(provider, session.queue)  # not before the last: they share one snapshot then
     if wish.wait_sync and not info.is_root:
         wait_sync(session)
 

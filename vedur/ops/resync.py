@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from vedur.catalog.tables import get_table_list, local_set_table_state
 from vedur.errors import StateError, UsageError
+from vedur.ops.call_worker import call_worker
 from vedur.ops.choose import choose
 from vedur.ops.session import Session
 
@@ -19,7 +20,8 @@ def resync(session: Session, tables: Sequence[str], *, everything: bool = False)
         raise StateError("resync cannot be used on the root: there is nothing to copy from")
     local = {t.table_name: t for t in get_table_list(session.db, session.queue) if t.local}
     names = choose(tables, local, everything=everything)
-    there = {t.table_name for t in get_table_list(session.provider(info), session.queue) if t.local}
+    provider = session.provider(info)
+    there = {t.table_name for t in get_table_list(provider, session.queue) if t.local}
     for name in names:
         if name not in there:
             raise UsageError(
@@ -29,3 +31,5 @@ def resync(session: Session, tables: Sequence[str], *, everything: bool = False)
         with session.db.transaction():
             # DDL that a half-done copy put aside stays recorded: the next copy finds it there
             local_set_table_state(session.db, session.queue, name, None, None)
+    if names:
+        call_worker(provider, session.queue)

@@ -44,3 +44,13 @@ select pg_catalog.clock_timestamp()
 -- name: has_schema
 -- Does a schema exist?
 select exists (select 1 from pg_catalog.pg_namespace where nspname = %s)
+
+-- name: call_worker
+-- Say the newest tick of a queue again, so that workers which wait for one look around. A payload
+-- must be shorter than 8000 bytes.
+select pg_catalog.pg_notify('pgq_tick', q.queue_name || ':' || pg_catalog.max(t.tick_id))
+from pgq.queue q
+     join pgq.tick t on t.tick_queue = q.queue_id
+where q.queue_name = %s
+  and pg_catalog.octet_length(q.queue_name) < 7900
+group by q.queue_name
