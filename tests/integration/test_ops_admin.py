@@ -398,6 +398,29 @@ def test_resync(lab: Lab) -> None:
         resync(lab.root, ["s.a"])
 
 
+def test_tables_to_copy_call_the_worker(lab: Lab) -> None:
+    """Once for all tables, through the channel on which it waits for ticks."""
+    lab.create_nodes()
+    add_table(lab.root, AddTable(tables=["s.a", "s.b"]))
+    tick = lab.tick()
+    with vdb.connect(lab.root_db.connstr, autocommit=True) as listener:
+        listener.execute("listen pgq_tick")
+
+        def heard() -> list[str]:
+            lab.root_db.execute("select pg_notify('pgq_tick', 'end')")
+            found: list[str] = []
+            while "end" not in found:
+                found += [said.payload for said in listener.notifications(1.0)]
+            return found[:-1]
+
+        add_table(lab.leaf, AddTable(tables=["s.a", "s.b"]))
+        assert heard() == [f"{QUEUE}:{tick}"]
+        add_table(lab.leaf, AddTable(tables=["s.a"]))
+        assert heard() == []
+        resync(lab.leaf, ["s.a"])
+        assert heard() == [f"{QUEUE}:{tick}"]
+
+
 def test_status_members_and_node_info(lab: Lab) -> None:
     lab.create_nodes()
     lab.add_both("s.a")

@@ -1,7 +1,7 @@
 """Wakes the worker of a node for which a command has left work: tables to copy.
 
 A worker that has nothing to do sleeps `loop_delay` (1 s), unless its provider tells of a tick. The
-first copy of 5,000,000 rows waited 0.3 to 1.0 s for that, of 8 to 10 s in all.
+first copy of 5,000,000 rows waited 0.3 to 1.0 s for that, of 8 to 13 s in all; called, 0.05 s.
 """
 
 from __future__ import annotations
