@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedur.change.table import Snapshot
-from vedur.queue.consumer import expected_end, merge_count, slice_count
+from vedur.queue.consumer import (
+    expected_end,
+    first_limit,
+    merge_count,
+    next_limit,
+    slice_count,
+)
 from vedur.queue.slices import Tick, cut, whole
 
 
@@ -52,10 +58,14 @@ def test_a_consumer_that_is_behind_takes_many_ticks() -> None:
     assert merge_count(0, 1000) is None
     assert merge_count(300, 1000) == 300
     assert merge_count(5000, 1000) == 1000
-    assert merge_count(0, 1000, wished=50) == 50
+    assert merge_count(1900, 1000) == 949  # what is left is then no more
+    assert first_limit(900, 1000) == 1000
+    assert first_limit(5000, 1000) == 250
+    assert [next_limit(n, 1000) for n in (0, 250, 400, 3000)] == [250, 500, 800, 1000]
     ticks = [Tick(i, Snapshot(i, i, frozenset()), i * 400) for i in range(1, 9)]
     assert expected_end(ticks, 1000) == ticks[3]
     assert expected_end(ticks[:4], 1000) == ticks[3]
+    assert expected_end(ticks[:4], merge_count(1200, 1000) or 0) == ticks[2]
     assert expected_end(ticks[:1], 1000) is None
 
 

@@ -11,14 +11,30 @@ from vedur.queue.slices import Tick
 EVENTS_PER_SLICE = 20_000
 
 
-def merge_count(backlog: int, limit: int, wished: int | None = None) -> int | None:
+#: A large backlog begins with a batch of that share of the limit, and batches grow to twice their
+#: size: until the first one is staged nothing is merged, and merging is quicker than staging.
+FIRST_SHARE = 4
+
+
+def first_limit(backlog: int, limit: int) -> int:
+    """How many events a batch may have when nothing is staged."""
+    return limit if backlog <= limit else max(1, limit // FIRST_SHARE)
+
+
+def next_limit(before: int, limit: int) -> int:
+    """How many events the batch after one of `before` events may have."""
+    return max(1, min(limit, max(limit // FIRST_SHARE, 2 * before)))
+
+
+def merge_count(backlog: int, limit: int) -> int | None:
     """`min_count` for next_batch_custom, so that a consumer that is behind takes many ticks.
 
     pgq takes the newest tick if that is at most twice the wish, else the first that reaches it.
+    What is between one limit and two is therefore asked for by halves: while the last batch is
+    merged nothing is left to be staged beside it, so it should not be the largest.
     """
-    if wished:
-        return max(wished, min(backlog, limit))
-    return min(backlog, limit) if backlog > 0 else None
+    count = backlog if backlog <= limit else min(limit, (backlog - 1) // 2)
+    return count if count > 0 else None
 
 
 def count_up_to(reach: int, backlog: int, limit: int) -> int | None:
@@ -31,14 +47,14 @@ def count_up_to(reach: int, backlog: int, limit: int) -> int | None:
     return count if count > 0 else None
 
 
-def expected_end(ticks: Sequence[Tick], limit: int) -> Tick | None:
-    """Where the batch after `ticks[0]` will end if it is asked for now; None if there is none."""
+def expected_end(ticks: Sequence[Tick], wish: int) -> Tick | None:
+    """Where the batch after `ticks[0]` will end if it is asked for; None if there is none."""
     if len(ticks) < 2:
         return None
     start, newest = ticks[0], ticks[-1]
-    if newest.event_seq - start.event_seq <= 2 * limit:
+    if newest.event_seq - start.event_seq <= 2 * wish:
         return newest
-    return next(t for t in ticks[1:] if t.event_seq - start.event_seq >= limit)
+    return next(t for t in ticks[1:] if t.event_seq - start.event_seq >= wish)
 
 
 def slice_count(events: int, parallel: int, connections: int) -> int:

@@ -30,7 +30,7 @@ from vedur.failpoint import reach
 from vedur.node import get_worker_state
 from vedur.node.state import set_consumer_completed
 from vedur.queue.batches import Batch, Subscription, finish_batch, get_ticks_ahead
-from vedur.queue.consumer import expected_end, slice_count
+from vedur.queue.consumer import expected_end, merge_count, next_limit, slice_count
 from vedur.queue.ranges import event_range, late_events
 from vedur.queue.slices import Tick
 from vedur.sql import query
@@ -68,6 +68,7 @@ class Ahead:
 
     first: Tick
     last: Tick
+    wish: int  # with which the queue makes it a batch
     tables: tuple[Replica, ...]
     slot: int
     future: Future[Any]
@@ -166,7 +167,8 @@ class BatchRunner:
         prepared = self._prepared(target, provider, subscription, inside, wanted)
         reach("batch.staged")
         self.times.mark("stage")
-        self._look_ahead(provider, ticks[len(inside) - 1 :], subscription, wanted)
+        here = inside[-1].event_seq - inside[0].event_seq
+        self._look_ahead(provider, ticks[len(inside) - 1 :], subscription, wanted, here)
         stats = self._commit(target, batch, inside[-1], prepared, tables, wanted, outlook)
         if prepared is not None:
             self.applier.done(target, self._slot)
@@ -233,9 +235,12 @@ class BatchRunner:
         ticks: list[Tick],
         subscription: Subscription,
         wanted: tuple[Replica, ...],
+        here: int,
     ) -> None:
-        """Begin to stage what comes after the current batch, if it is worth it."""
-        end = expected_end(ticks, self.max_batch_events)
+        """Begin to stage what comes after the current batch of `here` events, if it is worth it."""
+        backlog = ticks[-1].event_seq - ticks[0].event_seq
+        wish = merge_count(backlog, next_limit(here, self.max_batch_events)) or 0
+        end = expected_end(ticks, wish)
         if end is None or end.event_seq - ticks[0].event_seq < PREFETCH_EVENTS:
             return
         slot = 1 - self._slot
@@ -244,8 +249,13 @@ class BatchRunner:
             self._side = connect(self.target_connstr, name="db", autocommit=True)
             self._side.without_timeouts()
         future = self._pool.submit(self.applier.stage, self._side, source, wanted, slot)
-        self._ahead = Ahead(ticks[0], end, wanted, slot, future)
+        self._ahead = Ahead(ticks[0], end, wish, wanted, slot, future)
         reach("ahead.begun")
+
+    @property
+    def wish(self) -> int | None:
+        """What must be asked for so that the next batch is the one that is staged."""
+        return self._ahead.wish if self._ahead is not None else None
 
     def discard(self) -> None:
         """Forget what is staged ahead; its rows go when the slot is emptied."""

@@ -33,7 +33,7 @@ from vedur.queue.batches import (
     get_ticks,
     next_batch,
 )
-from vedur.queue.consumer import count_up_to, merge_count
+from vedur.queue.consumer import count_up_to, first_limit, merge_count
 from vedur.sql import query
 from vedur.worker.batch import BatchRunner
 from vedur.worker.protocol import CopyControl
@@ -211,7 +211,9 @@ class Worker:
             ticks = get_ticks(provider, self.queue, state.completed_tick, hold)
             reach = ticks[-1].event_seq - ticks[0].event_seq if ticks else 0
             return count_up_to(reach, backlog, limit)
-        return merge_count(backlog, limit, self.settings.pgq_batch_collect_events or None)
+        count = self._runner.wish if self._runner else None
+        count = count or merge_count(backlog, first_limit(backlog, limit)) or 0
+        return max(count, self.settings.pgq_batch_collect_events) or None
 
     def _report_watermark(self, provider: Database, state: WorkerState) -> None:
         now = self.clock.monotonic()
