@@ -39,7 +39,7 @@ layers: $(STAMP)
 	@$(BIN)/lint-imports --no-cache
 
 test: dev check  ## all checks and all tests but the long ones, on every server version at hand
-	@$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations 25 -m "not long"
+	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder --durations 25 -m "not long"
 
 test-long: dev  ## the walk-through, Spark elsewhere, the how-to pages: minutes each
 	@$(BIN)/pytest -q -m long
