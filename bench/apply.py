@@ -2,6 +2,8 @@
 
 The same two PostgreSQL 15 servers for everyone, a database each, turns within a round; ratios are
 taken within a round and shown with their spread; at the end of each turn both sides are compared.
+A first round is not counted: programs have then done the same work once, as those that run for
+days have.
 Run it as `make bench-apply`; the report goes to `bench/results/apply.json`.
 """
 
@@ -56,10 +58,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.apply", description=__doc__)
     parser.add_argument("--events", type=int, default=400_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warm", type=int, default=1, help="rounds that are not counted")
     parser.add_argument("--peers", default=REPLICATING)
     args = parser.parse_args()
     ground = Field()
     report: dict[str, Any] = {"events": args.events, "rounds": args.rounds, "loads": []}
+    report["warm"] = args.warm
     lineup = Lineup(*chosen(ground, args.peers))
     everyone = list(lineup.peers)
     report["absent"] = lineup.absent
@@ -72,26 +76,26 @@ def main() -> None:
         ground.verify(peer.name)
 
     try:
-        with steps("apply", len(everyone) * (1 + args.rounds)) as bar:
+        with steps("apply", len(everyone) * (1 + args.warm + args.rounds)) as bar:
             for name, why in report["absent"].items():
                 bar.say(f"{name} does not take part: {why}")
             ground.start(settings(everyone))
             for peer in everyone:
                 lineup.attempt(peer, peer.prepare, "set-up failed", bar)
                 bar.done(f"{peer.name} is ready" if peer in lineup.peers else f"no {peer.name}")
-            for number in range(args.rounds):
-                report["loads"].append(load_average())
+            for number in range(1 - args.warm, args.rounds + 1):
+                report["loads"] += [load_average()] if number > 0 else []
                 for peer in everyone:
-                    doing = f"failed in round {number + 1}"
+                    doing = f"failed in round {number}"
                     if lineup.attempt(peer, partial(turn, peer), doing, bar):
-                        bar.done(f"round {number + 1}: {peer.name} {behind[peer.name][-1]:.2f} s,"
+                        bar.done(f"round {number}: {peer.name} {behind[peer.name][-1]:.2f} s,"
                                  f" bulk {large[peer.name][-1]:.2f} s")  # fmt: skip
     finally:
         for peer in lineup.peers:
             peer.close()
         ground.close()
-    behind = {p.name: behind[p.name] for p in lineup.peers}
-    large = {p.name: large[p.name] for p in lineup.peers}
+    behind = {p.name: behind[p.name][args.warm :] for p in lineup.peers}
+    large = {p.name: large[p.name][args.warm :] for p in lineup.peers}
     report |= {"seconds": behind, "bulk_seconds": large}
     report |= {"catch_up": summary(behind), "bulk": summary(large)}
     title = f"catching up with {args.events:,} events"

@@ -1,7 +1,8 @@
-"""python -m bench.report: the figures of docs/performance.md and plots, from bench/results/*.json.
+"""python -m bench.report: the figures of docs/performance.md and README.md, and plots, from
+bench/results/*.json.
 
-The page has places `<!-- bench:NAME -->` ... `<!-- /bench -->`; what is between is written anew, so
-a figure on the page always comes from a run. A part without a report is named as not measured.
+A page has places `<!-- bench:NAME -->` ... `<!-- /bench -->`; what is between is written anew, so
+a figure on it always comes from a run. A part without a report is named as not measured.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from bench.stats import Summary, quantiles_of_rounds, spread
@@ -19,7 +21,10 @@ from bench.targets import TARGETS, Reports
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"
-PAGE = ROOT / "docs" / "performance.md"
+#: The pages, and where their plots are from there.
+PAGES = {ROOT / "docs" / "performance.md": "images", ROOT / "README.md": "docs/images"}
+#: In the order of the table of everyone.
+PEERS = ("vedur", "native", "londiste", "pglogical", "slony", "bucardo", "pipe")
 _PLACE = re.compile(r"(<!-- bench:([a-z_]+) -->\n).*?(<!-- /bench -->)", re.S)
 
 
@@ -71,6 +76,39 @@ def _targets(reports: Reports) -> str:
         limit = "" if target.limit is None else f"{target.sense} {target.limit:g} {target.unit}"
         rows.append([target.nr, target.what, shown, limit.strip(), target.verdict(reports)])
     return table(["", "target", "measured", "limit", ""], rows)
+
+
+def _everyone(reports: Reports) -> str:
+    """The medians of all peers, one row for each kind of work."""
+    rows: list[tuple[str, dict[str, str]]] = []
+
+    def add(what: str, found: Mapping[str, Mapping[str, float]], key: str = "median") -> None:
+        rows.append((what, {name: f"{row[key]:.3g}" for name, row in found.items()}))
+
+    if "apply" in reports:
+        report = reports["apply"]
+        add(f"catching up with {report['events']:,} events", report["catch_up"])
+        add("UPDATE of 200,000 rows, commit to visible", report["bulk"])
+    if "copy" in reports:
+        report = reports["copy"]
+        add(f"first copy of {report['rows']:,} rows with their key", report["large"]["summary"])
+        small = report["small"]["summary"]
+        add(f"first copy of four tables, {report['small_rows']:,} rows", small)
+    if "latency" in reports:
+        report = reports["latency"]
+        found = quantiles_of_rounds(report["rounds"])
+        add(f"latency at {report['rate']} transactions/s, p50", found, "p50")
+        add("the same, p99", found, "p99")
+    for count, report in reports.get("compare", {}).items():
+        totals = {
+            name: {"median": median(report[said]["total"])}
+            for name, said in (("vedur", "ours"), ("londiste", "theirs"))
+            if said in report
+        }
+        add(f"compare of {int(count):,} rows", totals)
+    peers = [name for name in PEERS if any(name in cells for _, cells in rows)]
+    lines = [[what, *(cells.get(name, "") for name in peers)] for what, cells in rows]
+    return table(["seconds, medians", *peers], lines)
 
 
 def _apply(reports: Reports) -> str:
@@ -196,6 +234,7 @@ def _compare(reports: Reports) -> str:
 
 
 BLOCKS: Mapping[str, tuple[Callable[[Reports], str], tuple[str, ...]]] = {
+    "everyone": (_everyone, ()),
     "targets": (_targets, ()),
     "apply": (_apply, ("apply",)),
     "copy": (_copy, ("copy",)),
@@ -209,6 +248,7 @@ BLOCKS: Mapping[str, tuple[Callable[[Reports], str], tuple[str, ...]]] = {
 
 #: The plots of a place, by the names of their files.
 PLOTS = {
+    "everyone": ("apply", "latency"),
     "apply": ("apply",),
     "copy": ("copy",),
     "latency": ("latency",),
@@ -216,36 +256,34 @@ PLOTS = {
 }
 
 
-def block(name: str, reports: Reports, images: Sequence[str] = ()) -> str:
+def block(name: str, reports: Reports, images: Sequence[str] = (), at: str = "images") -> str:
     """The text of one place, with those of its plots that are there."""
     make, needs = BLOCKS[name]
     if any(need not in reports for need in needs):
         return f"Not measured yet: `make bench-{name}`."
     there = [plot for plot in PLOTS.get(name, ()) if plot in images]
-    return "\n\n".join([make(reports), *(f"![{p}](images/bench_{p}.svg)" for p in there)])
+    return "\n\n".join([make(reports), *(f"![{p}]({at}/bench_{p}.svg)" for p in there)])
 
 
-def fill(page: str, reports: Reports, images: Sequence[str] = ()) -> str:
-    """The page with all its places written anew."""
-    return _PLACE.sub(lambda m: f"{m[1]}\n{block(m[2], reports, images)}\n\n{m[3]}", page)
+def fill(page: str, reports: Reports, images: Sequence[str] = (), at: str = "images") -> str:
+    """The page with all its places written anew; its plots lie in `at`."""
+    return _PLACE.sub(lambda m: f"{m[1]}\n{block(m[2], reports, images, at)}\n\n{m[3]}", page)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.report", description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--page", type=Path, default=PAGE)
     args = parser.parse_args()
     from bench.plots import draw
 
     reports = load(args.results)
     plots = draw(reports, args.results)
-    images = args.page.parent / "images"
-    images.mkdir(exist_ok=True)
     for path in plots:
-        shutil.copyfile(path, images / f"bench_{path.name}")
+        shutil.copyfile(path, ROOT / "docs" / "images" / f"bench_{path.name}")
         print(f"written: {path}")
-    args.page.write_text(fill(args.page.read_text(), reports, [path.stem for path in plots]))
-    print(f"written: {args.page}")
+    for page, at in PAGES.items():
+        page.write_text(fill(page.read_text(), reports, [path.stem for path in plots], at))
+        print(f"written: {page}")
 
 
 if __name__ == "__main__":

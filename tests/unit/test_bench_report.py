@@ -81,10 +81,26 @@ def test_a_page_is_filled_between_its_marks_only() -> None:
     assert report.fill(filled, _apply(400_000), ["apply"]) == filled
 
 
-def test_the_page_in_the_manual_has_all_places() -> None:
-    page = report.PAGE.read_text()
+def test_the_pages_have_all_places() -> None:
+    manual, readme = (page.read_text() for page in report.PAGES)
     for name in report.BLOCKS:
-        assert f"<!-- bench:{name} -->" in page
+        assert f"<!-- bench:{name} -->" in (readme if name == "everyone" else manual)
+
+
+def test_the_pages_are_as_the_reports_make_them() -> None:
+    """But for the plots, which only a run of the report draws."""
+    reports = report.load(report.RESULTS)
+    for page, at in report.PAGES.items():
+        text = page.read_text()
+        plots = [path.stem for path in report.RESULTS.glob("*.svg")]
+        assert report.fill(text, reports, plots, at) == text, "run python -m bench.report"
+
+
+def test_everyone_in_one_table() -> None:
+    lines = report.block("everyone", _apply(400_000), ["apply"], "docs/images").splitlines()
+    assert lines[0] == "| seconds, medians | vedur | native |"
+    assert lines[2] == "| catching up with 400,000 events | 1 | 4 |"
+    assert lines[-1] == "![apply](docs/images/bench_apply.svg)"
 
 
 def test_verdicts() -> None:

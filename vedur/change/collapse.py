@@ -233,7 +233,8 @@ class Collapser:
         buffer = None
         if said.op != "-":
             buffer = self._buffer(extra1 or said.table or "", said)
-            # Events are read table by table by that field: without it their order is unknown.
+            # Rows of a block are taken table by table by that field: without it their order among
+            # those that have it is unknown.
             if buffer is not None and not extra1:
                 buffer.log = True
         self._routes[ev_type, extra1] = said, buffer
