@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -25,12 +25,15 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def sides(
     oldest: Any, newest: Any, make_db_on: Callable[..., vdb.Database]
-) -> tuple[vdb.Database, vdb.Database]:
+) -> Iterator[tuple[vdb.Database, vdb.Database]]:
     source, target = make_db_on(oldest, "bare"), make_db_on(newest, "bare")
     for db in (source, target):
         db.execute("create table t (id int primary key, b bytea)")
         db.commit()
-    return source, target
+    yield source, target
+    # A session left in a COPY would keep a server that has both from dropping the other database.
+    source.close()
+    target.close()
 
 
 def test_plain_connections_are_recognised(sides: tuple[vdb.Database, vdb.Database]) -> None:

@@ -199,6 +199,16 @@ def test_a_truncate_forgets_what_waits() -> None:
     assert row[2] == "201" and sink.collapser.truncates == {"public.one": 200}
 
 
+def test_an_event_that_was_retried_is_seen() -> None:
+    rows = [copy_row(i, "public.one", "INSERT", keyed(i)) for i in range(1, 301)]
+    number, txid, _, *rest = rows[199].split("\t")
+    rows[199] = "\t".join([number, txid, "1", *rest])
+    sink, seen = Sink(1 << 20, True), []
+    sink.reader.take_row = lambda row: (seen.append(fields(row)[2]), sink.take_row(row))[1]
+    sink.run("".join(rows))
+    assert "1" in seen and sink.column_rows
+
+
 def test_rows_of_many_tables_wait_for_more_of_each() -> None:
     specs = {
         f"s.t{i}": TableSpec(f"s.t{i}", f'"s"."t{i}"', f"t{i}", COLUMNS[:1], (frozenset(("id",)),))

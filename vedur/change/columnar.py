@@ -34,7 +34,7 @@ ROW_BYTES = 60
 _AT_ONCE = 20_000
 #: Of a row: number, transaction, retries, extra fields, type, table, payload.
 FIELDS = 7
-_TYPE, _DATA = 4, 6
+_RETRIES, _DATA = 2, 6
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -60,14 +60,15 @@ class Block:
         """Its rows by table, in their order."""
         if not self.count:
             return []
-        found = self.fields(np.arange(self.count), _TYPE, _DATA).dictionary_encode()
+        found = self.fields(np.arange(self.count), _RETRIES, _DATA).dictionary_encode()
         codes = found.indices.to_numpy(zero_copy_only=False)
         kinds = [what.decode().split("\t") for what in found.dictionary.to_pylist()]
         places: dict[str, int] = {}
-        table_of = np.array([places.setdefault(table, len(places)) for _, table in kinds])[codes]
+        table_of = np.array([places.setdefault(kind[-1], len(places)) for kind in kinds])[codes]
         order = np.argsort(table_of, kind="stable")
         borders = np.searchsorted(table_of[order], np.arange(len(places) + 1))
-        types = [kind for kind, _ in kinds]
+        # One that was retried, or has extra fields, is like no other.
+        types = [kind if not retries and not extra else "" for retries, extra, kind, _ in kinds]
         return [
             Rows(self, table, order[borders[at] : borders[at + 1]], types, codes)
             for table, at in places.items()
