@@ -6,8 +6,8 @@ whole truth about a payload is checked, for all rows at once: the names are the 
 their order, a value is a text in quotes, a number or a word, and there are no more quotes and no
 backslashes. A payload that does not pass is not alike; nothing is said about what is wrong with it.
 
-CPU for an event of the walk-through's load (four or five values, 100 bytes): 0.8 µs. A pattern of RE2
-for the payload and the removal of names from its text took 1.4 in the same minute.
+CPU for an event of the walk-through's load (four or five values, 100 bytes): 0.8 µs. A pattern for
+the payload and the removal of names from its text took 1.4 in the same minute.
 """
 
 from __future__ import annotations
