@@ -26,6 +26,8 @@ update user_session set login_count = login_count + 1;
 update user_info set mod_time = clock_timestamp() where userid = 1;
 commit
 """
+#: Seconds. One that takes longer falls out of the part, with that as its reason.
+PATIENCE = 600
 MARK = "select mod_time::text from user_info where userid = 1"
 
 
@@ -39,7 +41,7 @@ def catch_up(ground: Field, peer: Peer, events: int) -> float:
         ground.checkpoint()
     began = SYSTEM.monotonic()
     peer.up()
-    ground.seen(peer.name, mark, 1800)
+    ground.seen(peer.name, mark, PATIENCE)
     return SYSTEM.monotonic() - began
 
 
@@ -50,7 +52,7 @@ def bulk(ground: Field, peer: Peer) -> float:
         db.execute(BULK)
         began = SYSTEM.monotonic()
         mark = str(db.value(MARK))
-    ground.seen(peer.name, mark, 1800)
+    ground.seen(peer.name, mark, PATIENCE)
     return SYSTEM.monotonic() - began
 
 
