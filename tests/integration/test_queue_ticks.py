@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from vedur.db import Database
-from vedur.queue.batches import get_ticks, get_ticks_ahead
-from vedur.queue.consumer import expected_end
+from vedur.queue.batches import get_backlog, get_ticks, get_ticks_ahead, next_batch
+from vedur.queue.consumer import batch_size, expected_end
 from vedur.sql import query
 
 TICKS = 5_000
@@ -60,3 +60,21 @@ def test_the_server_reads_no_more_than_it_sends(backlog: Database) -> None:
     plan = backlog.value(f"explain (analyze, format json) {text}", ["q", 110, 200])
     scan = plan[0]["Plan"]["Plans"][-1]
     assert scan["Relation Name"] == "tick" and scan["Actual Rows"] == 200
+
+
+def test_a_worker_that_keeps_behind_takes_what_is_old_enough(backlog: Database) -> None:
+    """pgq looks for a tick by the wished count first, and at its age then."""
+    backlog.execute("select pgq.register_consumer_at('q', 'c', 101)")
+    backlog.execute(
+        "update pgq.tick set tick_time = now() - interval '1 hour' where tick_id > 100 "
+        "and tick_id <= 600"
+    )
+    behind, old = get_backlog(backlog, "q", 101), get_backlog(backlog, "q", 101, "10 minutes")
+    assert (behind, old) == (10 * (TICKS - 1), 4990)
+    assert get_backlog(backlog, "q", 600, "10 minutes") == 0
+    assert next_batch(backlog, "q", "c", min_lag="10 minutes", min_count=behind) is None
+    count, interval = batch_size(behind, 100_000, reach=old)
+    batch = next_batch(
+        backlog, "q", "c", min_lag="10 minutes", min_count=count, min_interval=interval
+    )
+    assert batch is not None and batch.tick == 600

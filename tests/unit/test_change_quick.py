@@ -209,6 +209,28 @@ def test_an_event_that_was_retried_is_seen() -> None:
     assert "1" in seen and sink.column_rows
 
 
+@pytest.mark.parametrize(("table", "null"), [("public.one", "id"), ("public.two", "k")])
+def test_a_key_with_a_null_is_like_no_other(table: str, null: str) -> None:
+    rows = [keyed(i) for i in range(1, 200)]
+    rows[0][null] = "null"
+    text = "".join(copy_row(i, table, "INSERT", row) for i, row in enumerate(rows, 1))
+    sink, slow = Sink(1 << 20, True), Sink(1 << 20, False)
+    assert sorted(plain(sink.run(text)), key=str) == sorted(plain(slow.run(text)), key=str)
+    assert sink.column_rows > 100
+
+
+def test_a_type_written_with_escapes_is_like_no_other() -> None:
+    good = '{"a":"\\\\","op":"INSERT","pkey":["id"],"b":"\\\\"}'
+    bad = good.replace("\\\\", "\\")  # its escaped form is the text of the good one
+    text = ""
+    for i in range(1, 200):
+        data = f'{{"id":{i},"n":1.5,"t":"x"}}'
+        text += line([str(i), "7", "", "", good if i < 100 else bad, "public.one", data])
+    sink, slow = Sink(1 << 20, True), Sink(1 << 20, False)
+    assert sorted(plain(sink.run(text)), key=str) == sorted(plain(slow.run(text)), key=str)
+    assert len(sink.collapser.barriers) == len(slow.collapser.barriers) == 100
+
+
 def test_rows_of_many_tables_wait_for_more_of_each() -> None:
     specs = {
         f"s.t{i}": TableSpec(f"s.t{i}", f'"s"."t{i}"', f"t{i}", COLUMNS[:1], (frozenset(("id",)),))

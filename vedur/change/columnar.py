@@ -67,8 +67,8 @@ class Block:
         table_of = np.array([places.setdefault(kind[-1], len(places)) for kind in kinds])[codes]
         order = np.argsort(table_of, kind="stable")
         borders = np.searchsorted(table_of[order], np.arange(len(places) + 1))
-        # One that was retried, or has extra fields, is like no other.
-        types = [kind if not retries and not extra else "" for retries, extra, kind, _ in kinds]
+        # One that was retried, or has extra fields, or is written with escapes, is like no other.
+        types = [k if not (retries or extra or "\\" in k) else "" for retries, extra, k, _ in kinds]
         return [
             Rows(self, table, order[borders[at] : borders[at + 1]], types, codes)
             for table, at in places.items()
@@ -271,8 +271,9 @@ class Waiting:
         inserts = (others == 1) & (begin == ord("I"))
         deletes = (events == 1) & (begin == ord("D"))
         if taken:
-            texts = taken if len(rows.keys) == 1 else ["\t".join(k) for k in taken]
-            known = pa.array([t.encode() for t in texts], pa.binary())
+            several = len(rows.keys) > 1  # a row that waits has no null in its key
+            texts = ["\t".join(k) for k in taken if None not in k] if several else taken
+            known = pa.array([t.encode() for t in texts if t is not None], pa.binary())
             free = ~pc.is_in(encoded.dictionary, value_set=known).to_numpy(zero_copy_only=False)
             updates, inserts, deletes = updates & free, inserts & free, deletes & free
         nets = []

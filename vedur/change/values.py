@@ -38,10 +38,13 @@ class Layout:
         """Which payloads are alike, and the values of those."""
         count = len(self.names) + 1
         fits = _counted(data, _BACKSLASH) == 0
-        parts = pc.split_pattern(data, '":')
-        fits &= pc.list_value_length(parts).to_numpy(zero_copy_only=False) == count
         if not fits.all():
-            parts, data = parts.filter(pa.array(fits)), data.filter(pa.array(fits))
+            data = data.filter(pa.array(fits))
+        parts = pc.split_pattern(data, '":')
+        even = pc.list_value_length(parts).to_numpy(zero_copy_only=False) == count
+        if not even.all():
+            parts, data = parts.filter(pa.array(even)), data.filter(pa.array(even))
+            fits[fits] = even
         pieces, rows = parts.flatten(), len(data)
         if not rows:
             return fits, []

@@ -65,9 +65,9 @@ def get_ticks_ahead(
             return ticks
 
 
-def get_backlog(db: Database, queue: str, tick: int) -> int:
-    """About how many events lie between a tick and the newest."""
-    return int(db.value(query("worker", "backlog"), [tick, queue]) or 0)
+def get_backlog(db: Database, queue: str, tick: int, age: str = "0") -> int:
+    """About how many events lie between a tick and the newest of some age."""
+    return max(0, int(db.value(query("worker", "backlog"), [age, tick, queue]) or 0))
 
 
 def next_batch(

@@ -16,9 +16,15 @@ EVENTS_PER_SLICE = 20_000
 FIRST_SHARE = 4
 
 
+#: Staging ahead costs a job of its own: not worth it for less.
+PREFETCH_EVENTS = 2_000
+
+
 def first_limit(backlog: int, limit: int) -> int:
     """How many events a batch may have when nothing is staged."""
-    return limit if backlog <= limit else max(1, limit // FIRST_SHARE)
+    share = limit // FIRST_SHARE
+    # Batches only grow where the next one is staged ahead.
+    return share if backlog > limit and 2 * share >= PREFETCH_EVENTS else limit
 
 
 def next_limit(before: int, limit: int) -> int:
@@ -45,6 +51,30 @@ def count_up_to(reach: int, backlog: int, limit: int) -> int | None:
     """
     count = min(reach, (backlog - 1) // 2, limit)
     return count if count > 0 else None
+
+
+def batch_size(
+    backlog: int,
+    limit: int,
+    *,
+    staged: int | None = None,
+    reach: int | None = None,
+    collect: int = 0,
+    interval: str | None = None,
+) -> tuple[int | None, str | None]:
+    """`min_count` and `min_interval` of the next batch.
+
+    `staged` is the wish that makes it the one that is staged; `reach` how many events away the last
+    tick is that it may end at. To `collect` events, or for an `interval`, is waited unless the
+    backlog is large: pgq takes what fulfils either, so a count would end that wait at once, and an
+    interval would make many small batches of a backlog.
+    """
+    if reach is not None:
+        return count_up_to(reach, backlog, limit), None
+    if interval and backlog <= limit:
+        return collect or None, interval
+    count = min(staged or 0, backlog) or merge_count(backlog, first_limit(backlog, limit)) or 0
+    return max(count, collect) or None, None
 
 
 def expected_end(ticks: Sequence[Tick], wish: int) -> Tick | None:

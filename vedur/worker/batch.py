@@ -30,7 +30,13 @@ from vedur.failpoint import reach
 from vedur.node import get_worker_state
 from vedur.node.state import set_consumer_completed
 from vedur.queue.batches import Batch, Subscription, finish_batch, get_ticks_ahead
-from vedur.queue.consumer import expected_end, merge_count, next_limit, slice_count
+from vedur.queue.consumer import (
+    PREFETCH_EVENTS,
+    expected_end,
+    merge_count,
+    next_limit,
+    slice_count,
+)
 from vedur.queue.ranges import event_range, late_events
 from vedur.queue.slices import Tick
 from vedur.sql import query
@@ -41,9 +47,6 @@ from vedur.worker.states import MergeState, must_wait, snapshot_is_past, takes_c
 from vedur.worker.system import Registers, SystemEvents
 
 log = logging.getLogger(__name__)
-
-#: Staging ahead costs a job of its own: not worth it for less.
-PREFETCH_EVENTS = 2_000
 
 
 def position_allows(prev_tick: int, tick: int, stored: int) -> bool:

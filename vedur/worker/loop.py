@@ -33,7 +33,7 @@ from vedur.queue.batches import (
     get_ticks,
     next_batch,
 )
-from vedur.queue.consumer import count_up_to, first_limit, merge_count
+from vedur.queue.consumer import batch_size
 from vedur.sql import query
 from vedur.worker.batch import BatchRunner
 from vedur.worker.protocol import CopyControl
@@ -163,13 +163,14 @@ class Worker:
         if hold == state.completed_tick:
             return False
         began = self.clock.monotonic()
+        count, interval = self._batch_size(provider, state, hold)
         batch = next_batch(
             provider,
             self.queue,
             state.worker_name,
             min_lag=settings.pgq_keep_lag,
-            min_count=self._merge_count(provider, state, hold),
-            min_interval=settings.pgq_batch_collect_interval,
+            min_count=count,
+            min_interval=interval,
         )
         if batch is None:
             self._stats.idle(log, self.clock.monotonic(), settings.keepalive_stats)
@@ -202,18 +203,26 @@ class Worker:
         tick: int | None = target.value(query("worker", "get_hold"), asked)
         return tick
 
-    def _merge_count(
-        self, provider: Database, state: WorkerState, hold: int | None = None
-    ) -> int | None:
-        backlog = get_backlog(provider, self.queue, state.completed_tick)
-        limit = self.settings.max_batch_events
+    def _batch_size(
+        self, provider: Database, state: WorkerState, hold: int | None
+    ) -> tuple[int | None, str | None]:
+        """How large a batch to ask for, by events and by time."""
+        settings, here = self.settings, state.completed_tick
+        reach = None
         if hold is not None:
-            ticks = get_ticks(provider, self.queue, state.completed_tick, hold)
+            ticks = get_ticks(provider, self.queue, here, hold)
             reach = ticks[-1].event_seq - ticks[0].event_seq if ticks else 0
-            return count_up_to(reach, backlog, limit)
-        count = self._runner.wish if self._runner else None
-        count = count or merge_count(backlog, first_limit(backlog, limit)) or 0
-        return max(count, self.settings.pgq_batch_collect_events) or None
+        elif settings.pgq_keep_lag:
+            # pgq finds a tick first and looks at its age then: it must be offered one that is old.
+            reach = get_backlog(provider, self.queue, here, settings.pgq_keep_lag)
+        return batch_size(
+            get_backlog(provider, self.queue, here),
+            settings.max_batch_events,
+            staged=self._runner.wish if self._runner else None,
+            reach=reach,
+            collect=settings.pgq_batch_collect_events,
+            interval=settings.pgq_batch_collect_interval,
+        )
 
     def _report_watermark(self, provider: Database, state: WorkerState) -> None:
         now = self.clock.monotonic()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from vedur.db import Database, connect
 from vedur.errors import DatabaseError
 
-#: A slice is sorted by table where it is read, 100,000 events take about 30 MB.
+#: A slice is sorted where it is read, 100,000 events take about 30 MB.
 SORT_MEMORY = "64MB"
 
 _kept: dict[tuple[int, str], Database] = {}

@@ -125,12 +125,12 @@ class _Attempt:
         said = self.summary(name)
         said.keys = list(buffer.keys)
         said.chunks += 1
-        said.noop += buffer.noop
         said.last = max(said.last, int(buffer.last))
         stage = stage_name(buffer.spec, self.task.slot)
         part = secrets.randbits(62)
         first = buffer.first
         nets = settled(self.collapser, buffer)
+        said.noop += buffer.noop
         self._copy(query("replay", "stage_copy").format(stage=stage), buffer.lines(part))
         for shape, entries in raw_entries(buffer):
             text = _copy_csv(stage, stage_places(buffer.spec, shape) or ())

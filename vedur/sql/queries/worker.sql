@@ -26,11 +26,13 @@ order by t.tick_id
 limit %s
 
 -- name: backlog
--- Event numbers used between a tick and the newest one.
+-- Event numbers used between a tick and the newest one of an age. A clock that was set back may have left ticks of
+-- times to come: of age 0 is every tick.
 select (
     select t.tick_event_seq
     from pgq.tick t
-    where t.tick_queue = q.queue_id
+    cross join (select %s::interval as least) age
+    where t.tick_queue = q.queue_id and (age.least = interval '0' or t.tick_time <= now() - age.least)
     order by t.tick_id desc
     limit 1
 ) - (
