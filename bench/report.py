@@ -24,7 +24,7 @@ RESULTS = ROOT / "bench" / "results"
 #: The pages, and where their plots are from there.
 PAGES = {ROOT / "docs" / "performance.md": "images", ROOT / "README.md": "docs/images"}
 #: In the order of the table of everyone.
-PEERS = ("vedur", "native", "londiste", "pglogical", "slony", "bucardo", "pipe")
+PEERS = ("vedur", "native", "londiste", "pglogical", "slony", "bucardo5", "pipe")
 _PLACE = re.compile(r"(<!-- bench:([a-z_]+) -->\n).*?(<!-- /bench -->)", re.S)
 
 
