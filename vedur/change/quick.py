@@ -53,15 +53,14 @@ class Pattern:
     shape: Shape
     rows: re.Pattern[str]
     single: bool
-    layout: Layout  # the same by column
-    quoted: tuple[bool, ...]  # of each key column
+    layout: Layout  # the same by column; of a key's column it knows whether it is in quotes
     ops: dict[str, str] = field(default_factory=dict)
 
     def keys(self, columns: list[pa.BinaryArray]) -> list[pa.BinaryArray]:
         """The key's columns among those of the values, as the entries have them."""
         return [
-            pc.binary_slice(columns[i], 1, -1) if quoted else columns[i]
-            for i, quoted in zip(self.shape.key or (), self.quoted, strict=True)
+            pc.binary_slice(columns[i], 1, -1) if self.layout.kinds[i] == "text" else columns[i]
+            for i in self.shape.key or ()
         ]
 
 
@@ -96,12 +95,12 @@ def make_pattern(buffer: TableBuffer, shape: Shape, extra1: str, data: str) -> P
     # Groups are in the order of columns; a key of several columns must be, too.
     if list(shape.key) != sorted(shape.key):
         return None
-    kinds = tuple("truth" if t == "boolean" else "any" for t in types)
-    for i, text in quoted.items():
-        kinds = (*kinds[:i], "text" if text else "number", *kinds[i + 1 :])
-    layout = Layout(shape.names, kinds)
-    marks = tuple(quoted[i] for i in shape.key)
-    return Pattern(spec.name, shape, rows, len(shape.key) == 1, layout, marks)
+    kinds = tuple(
+        ("text" if quoted[i] else "number") if i in quoted
+        else "truth" if kind == "boolean" else "any"
+        for i, kind in enumerate(types)
+    )  # fmt: skip
+    return Pattern(spec.name, shape, rows, len(shape.key) == 1, Layout(shape.names, kinds))
 
 
 def _by_key(shape: Shape, groups: Sequence[str]) -> Iterator[tuple[int, str]]:
