@@ -7,9 +7,11 @@ what is installed says so. Nothing may be lost by it, and nobody may have to be 
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.fixtures.wait import until
 from tests.integration.copy_lab import Lab
 from tests.integration.writers import Writers, check, make
 from vedur import db as vdb
@@ -30,6 +32,10 @@ order by p.oid
 _COUNT = """
 select count(*) from pg_proc p join pg_namespace n on n.oid = p.pronamespace
 where n.nspname = any (%s) and p.prosrc like %s
+"""
+_WAITING = """
+select count(*) > 0 from pg_locks
+where relation = 'vedur.quarantine'::regclass and not granted
 """
 
 
@@ -56,6 +62,26 @@ def upgrade(quick_lab: Lab) -> None:
             assert states == {State.OUTDATED}
             assert older(mine) == 0
             assert {c.state for c in inspect(mine)} == {State.CURRENT}
+
+
+def test_whoever_is_in_the_way_of_the_installer_goes_first(quick_lab: Lab) -> None:
+    """Where the installer and a worker wait for each other, the worker must not lose."""
+    db = quick_lab.leaf
+    make_older(db)
+    with (
+        vdb.connect(db.connstr) as worker,
+        vdb.connect(db.connstr, autocommit=True) as mine,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        worker.execute("lock table vedur.quarantine in row exclusive mode")
+        done = pool.submit(install, mine)
+        assert until(lambda: db.value(_WAITING))
+        worker.execute("lock table londiste.table_info in row exclusive mode")
+        worker.execute("select pg_sleep(0.5)")
+        assert not done.done()
+        worker.commit()
+        assert {c.state for c in done.result(60)} == {State.OUTDATED}
+    assert older(db) == 0
 
 
 def test_an_upgrade_under_load(quick_lab: Lab, caplog: pytest.LogCaptureFixture) -> None:

@@ -45,6 +45,14 @@ def test_other_errors_wait_as_configured(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not pauses.asked
 
 
+@pytest.mark.parametrize("sqlstate", ["40P01", "40001", "55P03"])
+def test_a_deadlock_passes_soon(monkeypatch: pytest.MonkeyPatch, sqlstate: str) -> None:
+    pauses = Pauses(monkeypatch)
+    error = DatabaseError("deadlock detected", connection="db", query="x", sqlstate=sqlstate)
+    assert [pauses.pause(error) for _ in range(6)] == [1, 2, 4, 8, 16, 20]
+    assert not pauses.asked
+
+
 def test_a_server_that_is_away_is_waited_for_with_growing_pauses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

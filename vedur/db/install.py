@@ -19,14 +19,20 @@ from dataclasses import dataclass
 from enum import Enum
 
 from vedur import __version__
+from vedur.clock import SYSTEM, Backoff, Clock
 from vedur.db.database import Database
-from vedur.errors import StateError
+from vedur.errors import DatabaseError, StateError
 from vedur.sql import SCHEMAS, SqlFile, query, schema_files, upgrade_files
 
 log = logging.getLogger(__name__)
 
 #: Upstream's installer names a late function of a schema as the proof that it is new enough.
 _PROOF = {"pgq": "pgq.get_batch_cursor", "londiste": "londiste.global_add_table"}
+
+
+#: A lock that did not come in time, and a deadlock: both pass.
+_IN_THE_WAY = {"55P03", "40P01"}
+_TRIES = 60
 
 
 class State(Enum):
@@ -118,22 +124,37 @@ def _upgrade_of(file: SqlFile) -> str:
     return max((s for s in SCHEMAS if words.startswith(s + "_")), key=len)
 
 
-def install(db: Database) -> list[Component]:
+def install(db: Database, clock: Clock = SYSTEM) -> list[Component]:
     """Bring the database up to this version; returns what it found before.
 
     Safe to run again and again, and while workers run: one transaction, one lock, and nothing
-    at all is written when everything is current.
+    at all is written when everything is current. Whoever uses a table that the installer needs
+    goes first: it lets go of everything and tries again, for two minutes or so.
     """
     if not db.value(query("install", "has_plpgsql")):
         raise StateError(
             'language "plpgsql" is missing in this database: run "create extension plpgsql"'
         )
     log.info("plpgsql is installed")
+    pauses = Backoff(first=0.1, cap=2.0)
+    for left in reversed(range(_TRIES)):
+        try:
+            return _install(db)
+        except DatabaseError as error:
+            if error.sqlstate not in _IN_THE_WAY or not left:
+                raise
+            log.debug("somebody was in the way of the installer: %s", error)
+            clock.sleep(pauses.pause())
+    raise AssertionError("the last try returns or raises")
+
+
+def _install(db: Database) -> list[Component]:
     with db.transaction():
         db.execute(query("install", "lock"))
         found = inspect(db)
         todo = {component.schema: files for component, files in plan(found)}
         if todo:
+            db.execute(query("install", "patience"))
             db.execute(query("install", "bootstrap"))
         for component in found:
             _install_one(db, component, todo.get(component.schema))

@@ -1,8 +1,9 @@
 """What a worker does about an error: a line in the log, a line in `status`, a pause.
 
-A server that is away, or a Spark that has died, is a matter of moments: the pause begins with a
-second and doubles up to `exception_sleep`, and ends early when the server answers again. Any
-other error waits `exception_sleep`, as upstream: the same statement would fail again.
+A server that is away, a Spark that has died or a deadlock is a matter of moments: the pause begins
+with a second and doubles up to `exception_sleep`, and ends early when a server that was away
+answers again. Any other error waits `exception_sleep`, as upstream: the same statement would fail
+again.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two looks at a server that does not answer.
 PROBE_SECONDS = 1.0
+
+#: Deadlock, failed serialization, a lock that did not come in time: somebody else was there.
+_OF_THE_MOMENT = {"40P01", "40001", "55P03"}
 
 
 class EngineLost(VedurError):
@@ -73,7 +77,7 @@ class Recovery:
 
     def pause(self, settings: LondisteSettings, error: Exception, provider: str) -> None:
         """Wait before the next try; a signal ends it. `provider` is its connect string."""
-        if not isinstance(error, (ConnectError, EngineLost)):
+        if not _passes(error):
             self.signals.wait(settings.exception_sleep)
             return
         self._backoff.cap = settings.exception_sleep
@@ -84,6 +88,12 @@ class Recovery:
             if self.signals.wait(step) or (connstr and _answers(connstr)):
                 return
             left -= step
+
+
+def _passes(error: Exception) -> bool:
+    return isinstance(error, (ConnectError, EngineLost)) or (
+        isinstance(error, DatabaseError) and error.sqlstate in _OF_THE_MOMENT
+    )
 
 
 def _away(settings: LondisteSettings, error: Exception, provider: str) -> str:

@@ -8,6 +8,11 @@ select exists (select 1 from pg_catalog.pg_language where lanname = 'plpgsql')
 -- Two installers at once: the second waits, then finds everything current.
 select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('vedur.install', 0))
 
+-- name: patience
+-- Triggers and indexes lock their tables against writers. Less than deadlock_timeout: where the
+-- installer and a worker wait for each other, it is the installer that gives way.
+set local lock_timeout = '300ms'
+
 -- name: present_schemas
 -- Which of the schemas hold anything at all. An empty one left behind counts as missing,
 -- except that tables.sql must then cope with it; so only schemas with functions or tables count.
