@@ -8,6 +8,7 @@ import socket
 import stat
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,15 @@ from vedur.pipeline.compare import (
     socket_path,
 )
 from vedur.pipeline.compare.model import Piece
+from vedur.pipeline.compare.plan import Use
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+#: Each task that runs has two connections, at the lock.
+_STUCK = """
+select count(*) > 1 from pg_stat_activity
+where datname = current_database() and wait_event_type = 'Lock' and wait_event = 'advisory'
+"""
 
 
 @pytest.fixture
@@ -73,6 +81,53 @@ def test_the_same_answers(spark: Any, path: str, two: tuple[vdb.Database, vdb.Da
         found = lent.rows(at, buckets, 10)
         assert found == own.rows(at, buckets, 10)
         assert {row.key["id"]: row.columns for row in found.rows} == {"7": (), "8": ("note",)}
+    lent.close()
+
+
+@pytest.mark.usefixtures("lender")
+@pytest.mark.parametrize("pages", [20, 100])
+def test_the_same_answers_in_many_tasks(
+    spark: Any,
+    path: str,
+    two: tuple[vdb.Database, vdb.Database],
+    monkeypatch: pytest.MonkeyPatch,
+    pages: int,
+) -> None:
+    whole = SparkComparer(spark, 4)
+    lent = Borrowed(path, 4)
+    with moments(make_pair(*two, "account", "account"), *two) as at:
+        sums, buckets = whole.checksum(at), whole.buckets(at)
+        monkeypatch.setattr("vedur.pipeline.compare.plan.SLICE_PAGES", pages)
+        assert lent.checksum(at) == sums
+        assert lent.buckets(at) == buckets
+        by_turns = SparkComparer(spark, 4, Use.BY_TURNS)
+        assert by_turns.checksum(at) == sums
+    lent.close()
+
+
+@pytest.mark.usefixtures("lender")
+def test_one_slot_is_left_to_others(
+    spark: Any,
+    path: str,
+    two: tuple[vdb.Database, vdb.Database],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vedur.pipeline.compare.plan.SLICE_PAGES", 10)
+    lent = Borrowed(path, 4)
+    with moments(make_pair(*two, "account", "account"), *two) as at:
+        locked = vdb.connect(two[0].connstr, autocommit=True)
+        locked.execute("select pg_advisory_lock(77)")
+        stuck = "pg_advisory_lock_shared(77) is not null"
+        slow = replace(at, source=replace(at.source, where=stuck))
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(lent.checksum, slow)
+            try:
+                assert until(lambda: locked.value(_STUCK))
+                assert spark.range(7).count() == 7  # there is room for another's job
+                assert not asked.done()
+            finally:
+                locked.close()
+            assert asked.result()[0].rows == 30_000
     lent.close()
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from vedur.pipeline.compare.engine import bucket_sums, checksum, custom_checksum
 from vedur.pipeline.compare.model import Buckets, Pair, Sums
 from vedur.pipeline.compare.narrow import Differences, describe, differing_keys
+from vedur.pipeline.compare.plan import Use
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,18 +40,21 @@ class Comparer(Protocol):
 
 @dataclass(frozen=True)
 class SparkComparer:
-    """In a session of this process; `limit` is how many connections a node may see."""
+    """In a session of this process; `limit` is how many connections a node may see, `use` what
+    of the session it may take."""
 
     spark: SparkSession
     limit: int
+    use: Use = Use.ALL
 
     def checksum(self, pair: Pair, *, count_only: bool = False) -> tuple[Sums, Sums]:
         """See `Comparer`, as for all of them."""
-        return checksum(self.spark, pair, limit=self.limit, count_only=count_only)
+        return checksum(self.spark, pair, limit=self.limit, count_only=count_only, use=self.use)
 
     def buckets(self, pair: Pair) -> Buckets:
         """..."""
-        return bucket_sums(self.spark, pair, rows=estimated_rows(pair), limit=self.limit)
+        rows = estimated_rows(pair)
+        return bucket_sums(self.spark, pair, rows=rows, limit=self.limit, use=self.use)
 
     def custom(self, pair: Pair, source_sql: str, target_sql: str) -> tuple[dict[str, Any], ...]:
         """..."""

@@ -8,13 +8,15 @@ from vedur.pipeline.compare.jobs import (
     SOURCE,
     TARGET,
     Work,
+    ask_each,
     collect,
     moment,
     plan_both,
     side_by_side,
 )
 from vedur.pipeline.compare.model import Buckets, Pair, Sums
-from vedur.pipeline.compare.progress import tasks_a_side
+from vedur.pipeline.compare.plan import Use, deal, slices
+from vedur.pipeline.session import parallelism
 from vedur.sql import query
 
 if TYPE_CHECKING:
@@ -32,13 +34,19 @@ _WHOLE = (("", ""),)
 
 
 def checksum(
-    spark: SparkSession, pair: Pair, *, limit: int = 8, count_only: bool = False
+    spark: SparkSession,
+    pair: Pair,
+    *,
+    limit: int = 8,
+    count_only: bool = False,
+    use: Use = Use.ALL,
 ) -> tuple[Sums, Sums]:
     """Rows and sums of the provider's table and of its copy; equal sums mean equal tables."""
     template = query("compare", "count" if count_only else "sums")
-    work = plan_both(pair, template, tasks_a_side(spark, limit))
+    plan = deal(parallelism(spark), _cuts(pair), limit, use)
+    work = plan_both(pair, template, plan.tasks, connections=plan.connections)
     totals = {SOURCE: Sums(), TARGET: Sums()}
-    for both in collect(spark, work, side_by_side(_sums), f"Counting {pair.dest}"):
+    for both in collect(spark, work, side_by_side(_sums), f"Counting {pair.dest}", plan.lanes):
         for side, sums in both:
             for values in sums:
                 totals[side] += Sums(*values)
@@ -46,22 +54,30 @@ def checksum(
 
 
 def _sums(work: Work) -> tuple[int, list[list[int | None]]]:
-    with moment(work.connstr, work.begin) as db:
-        return work.side, [list(db.one(text)) for text in work.statements]
+    return work.side, ask_each(work, lambda db, text: list(db.one(text)))
 
 
-def bucket_sums(spark: SparkSession, pair: Pair, *, rows: int, limit: int = 8) -> Buckets:
+def bucket_sums(
+    spark: SparkSession, pair: Pair, *, rows: int, limit: int = 8, use: Use = Use.ALL
+) -> Buckets:
     """The same by bucket of the key, in one pass that costs hardly more; `rows` is a guess."""
     mask = bucket_mask(rows)
-    tasks = min(_BUCKET_TASKS, tasks_a_side(spark, limit))
-    work = plan_both(pair, query("compare", "bucket_sums"), tasks, mask=mask)
+    plan = deal(parallelism(spark), _cuts(pair), limit, use)
+    tasks = min(_BUCKET_TASKS, plan.tasks)
+    text = query("compare", "bucket_sums")
+    work = plan_both(pair, text, tasks, connections=plan.connections, mask=mask)
     sides: tuple[dict[int, Sums], dict[int, Sums]] = ({}, {})
-    for both in collect(spark, work, side_by_side(_bucket_sums), f"Counting {pair.dest}"):
+    do, what = side_by_side(_bucket_sums), f"Counting {pair.dest}"
+    for both in collect(spark, work, do, what, plan.lanes):
         for side, found in both:
             buckets = sides[side]
             for number, *values in found:
                 buckets[number] = buckets.get(number, Sums()) + Sums(*values)
     return Buckets.from_sums(mask, *sides)
+
+
+def _cuts(pair: Pair) -> int:
+    return max(len(slices(side)) for side in (pair.source, pair.target))
 
 
 def bucket_mask(rows: int) -> int:
@@ -74,11 +90,10 @@ def bucket_mask(rows: int) -> int:
 def _bucket_sums(work: Work) -> tuple[int, list[tuple[int, ...]]]:
     """Slices of a task are added up here, so that each bucket travels once."""
     totals: dict[int, list[int]] = {}
-    with moment(work.connstr, work.begin) as db:
-        for text in work.statements:
-            for number, *values in db.query(text):
-                before = totals.setdefault(number, [0] * len(values))
-                totals[number] = [a + b for a, b in zip(before, values, strict=True)]
+    for found in ask_each(work, lambda db, text: db.query(text)):
+        for number, *values in found:
+            before = totals.setdefault(number, [0] * len(values))
+            totals[number] = [a + b for a, b in zip(before, values, strict=True)]
     return work.side, [(number, *values) for number, values in totals.items()]
 
 

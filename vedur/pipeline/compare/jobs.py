@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -38,7 +40,8 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Work:
-    """Statements of one task, all on one side: `pattern` for each of `cuts`, (table, pages).
+    """Statements of one task, all on one side: `pattern` for each of `cuts`, (table, pages), on
+    so many connections at once.
 
     All tasks travel in every closure, so what they share is one text, and each has only its cuts.
     """
@@ -48,6 +51,7 @@ class Work:
     pattern: str
     cuts: tuple[tuple[str, str], ...]
     connstr: str = field(repr=False)
+    connections: int = 1
 
     @property
     def statements(self) -> tuple[str, ...]:
@@ -68,6 +72,22 @@ def moment(connstr: str, begin: str) -> Iterator[Database]:
         yield db
     finally:
         db.close()
+
+
+def ask_each(work: Work, ask: Callable[[Database, str], T]) -> list[T]:
+    """`ask` for every statement, in any order: a connection that is done takes the next one."""
+    texts = iter(work.statements)
+
+    def turn(_number: int) -> list[T]:
+        try:
+            with moment(work.connstr, work.begin) as db:
+                return [ask(db, text) for text in texts]
+        except BaseException:
+            list(texts)  # nobody begins another one
+            raise
+
+    with ThreadPoolExecutor(work.connections) as pool:
+        return [said for turns in pool.map(turn, range(work.connections)) for said in turns]
 
 
 def plan_work(
@@ -92,10 +112,12 @@ def plan_both(
     template: str,
     limit: int,
     *,
+    connections: int = 1,
     mask: int | None = None,
     buckets: Sequence[int] | None = None,
 ) -> list[tuple[Work, ...]]:
-    """The same for tasks that work on both sides at once, see `side_by_side`."""
+    """The same for tasks that work on both sides at once, see `side_by_side`; `connections` is
+    how many a task has to each side."""
     sides = []
     for number, side in ((SOURCE, pair.source), (TARGET, pair.target)):
         args = side.slice_args(Piece(_TABLE, None), _PAGES)
@@ -104,7 +126,7 @@ def plan_both(
         tasks = min(limit, len(cuts))
         sides.append(
             [
-                Work(number, begin, pattern, tuple(cuts[i::tasks]), side.connstr)
+                Work(number, begin, pattern, tuple(cuts[i::tasks]), side.connstr, connections)
                 for i in range(tasks)
             ]
         )
@@ -140,9 +162,9 @@ def _filled(
 
 
 @contextmanager
-def job(spark: SparkSession, what: str) -> Iterator[None]:
+def job(spark: SparkSession, what: str, total: int = 0) -> Iterator[None]:
     """Jobs with progress; an error of ours inside Spark's long one is raised as it was."""
-    with progress(spark, what):
+    with progress(spark, what, total):
         try:
             yield
         except VedurError:
@@ -155,13 +177,50 @@ def job(spark: SparkSession, what: str) -> Iterator[None]:
             raise error_from_json({"error": name, "message": message, "values": {}}) from error
 
 
-def collect(spark: SparkSession, work: Sequence[T], do: Callable[[T], Any], what: str) -> list[Any]:
+def collect(
+    spark: SparkSession, work: Sequence[T], do: Callable[[T], Any], what: str, lanes: int = 0
+) -> list[Any]:
     """`do` for each piece of work in a task of its own; small answers only, in order.
 
-    Errors of ours cross from the task as values and are raised here as what they were.
+    With `lanes` so many of them at once, others of the session have the rest of its slots. Errors
+    of ours cross from the task as values and are raised here as what they were.
     """
     if not work:
         return []
+    with job(spark, what, len(work)):
+        if lanes:
+            return _in_lanes(spark, work, do, lanes)
+        return _answers(spark, work, do)
+
+
+def _in_lanes(
+    spark: SparkSession, work: Sequence[T], do: Callable[[T], Any], lanes: int
+) -> list[Any]:
+    """Spark has no limit for the tasks of a job that run at once: each is a job of its own."""
+    from pyspark import inheritable_thread_target
+
+    waiting = deque(enumerate(work))
+    said: dict[int, Any] = {}
+
+    def lane() -> None:
+        try:
+            while waiting:
+                with contextlib.suppress(IndexError):  # another lane was quicker
+                    number, item = waiting.popleft()
+                    (said[number],) = _answers(spark, [item], do)
+        except BaseException:
+            waiting.clear()
+            raise
+
+    with ThreadPoolExecutor(lanes) as pool:
+        # threads of their own, in the same job group and pool of Spark's
+        running = [pool.submit(inheritable_thread_target(spark)(lane)) for _ in range(lanes)]
+    for future in running:
+        future.result()
+    return [said[number] for number in range(len(work))]
+
+
+def _answers(spark: SparkSession, work: Sequence[T], do: Callable[[T], Any]) -> list[Any]:
     items = list(work)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -174,8 +233,7 @@ def collect(spark: SparkSession, work: Sequence[T], do: Callable[[T], Any], what
                 yield pa.RecordBatch.from_pydict({"answer": [answer]})
 
     frame = spark.range(0, len(items), 1, len(items)).mapInArrow(run, "answer string")
-    with job(spark, what):
-        answers = [json.loads(row.answer) for row in frame.collect()]
+    answers = [json.loads(row.answer) for row in frame.collect()]
     for said in answers:
         if "error" in said:
             raise error_from_json(said)

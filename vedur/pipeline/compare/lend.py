@@ -32,7 +32,7 @@ from vedur.pipeline.compare.comparer import SparkComparer
 from vedur.pipeline.compare.jobs import plain
 from vedur.pipeline.compare.model import Buckets, Pair, Sums
 from vedur.pipeline.compare.narrow import Differences
-from vedur.pipeline.compare.plan import slices
+from vedur.pipeline.compare.plan import Use, slices
 from vedur.pipeline.compare.progress import Parts, Terminal, watched_by
 from vedur.pipeline.compare.wire import (
     buckets_from_json,
@@ -53,7 +53,7 @@ _TELL_EVERY = 1.0
 #: Whoever is asked answers at once that he will do it, and then tells progress every second.
 _GREETING = 3.0
 _SILENCE = 60.0
-#: Sums by bucket come from few tasks: each may have this many slices of 0.3 s, times 16 tasks.
+#: Sums by bucket come from 16 tasks, however large the table is: they must not take too long.
 _BUCKET_SLICES = 64
 #: Rows that are shown pass through Java's memory.
 _ROWS = 10_000
@@ -98,6 +98,7 @@ class Lender:
         self._spark, self._path, self._limit = spark, Path(path), limit
         self._clients: set[socket.socket] = set()
         self._stopped = threading.Event()
+        self._first = threading.Lock()
         _clear(self._path)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -152,9 +153,12 @@ class Lender:
             self._clients.discard(client)
 
     def _answer(self, asked: dict[str, Any], asker: _Asker) -> dict[str, Any]:
+        # One comparison leaves a slot to replay; a second one has that slot slice by slice.
+        first = self._first.acquire(blocking=False)
         try:
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
-            comparer = SparkComparer(self._spark, min(asked["limit"], self._limit()))
+            limit = min(asked["limit"], self._limit())
+            comparer = SparkComparer(self._spark, limit, Use.BUT_ONE if first else Use.BY_TURNS)
             with watched_by(asker):
                 return {"answer": _VERBS[asked["do"]](comparer, asked)}
         except VedurError as error:
@@ -163,6 +167,9 @@ class Lender:
             # Spark may have gone, or been told to stop; the other side has a way of its own.
             log.debug("a comparison failed: %s", error, exc_info=True)
             return {"failed": type(error).__name__}
+        finally:
+            if first:
+                self._first.release()
 
 
 def _clear(path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import Enum
 from itertools import pairwise
 
 from vedur.change.columns import Columns, source_names
@@ -14,9 +15,44 @@ from vedur.pipeline.compare.columns import ColumnInfo, Matched, match_columns
 from vedur.pipeline.compare.model import Pair, Piece, Side
 from vedur.sql import query
 
-#: Pages in one slice: 16 MB. About 0.3 s of hashing: many enough slices to keep two sides busy,
-#: few enough that a task's own cost (some 20 ms) does not show.
+#: Pages in one slice: 16 MB. About 0.3 s of hashing: many enough slices to keep two sides busy.
 SLICE_PAGES = 2048
+#: Slices that a task takes one after the other where there are plenty: what it costs besides (some
+#: 20 ms, and as much for each connection) does not show, and each one done is progress.
+_RUN = 4
+
+
+class Use(Enum):
+    """Which slots of a session a comparison takes."""
+
+    ALL = "nobody else needs them"
+    BUT_ONE = "one is left to others"
+    BY_TURNS = "others have their turn after each slice"
+
+
+@dataclass(frozen=True)
+class Deal:
+    """Into how many tasks the slices of a side go, how many connections each task has to it, and
+    how many tasks run at once: all that can if `lanes` is 0."""
+
+    tasks: int
+    connections: int = 1
+    lanes: int = 0
+
+
+def deal(slots: int, cuts: int, limit: int, use: Use) -> Deal:
+    """`limit` connections are never exceeded. Where one slot of two or three is left to others,
+    tasks have two connections each to make up for it."""
+    if slots > limit:
+        return Deal(min(limit, cuts))
+    if use is Use.ALL:
+        return Deal(min(cuts, max(4 * slots, -(-cuts // _RUN))))
+    if use is Use.BY_TURNS or slots == 1:
+        return Deal(cuts)
+    lanes = slots - 1
+    connections = 2 if lanes <= 2 and 2 * lanes <= limit else 1
+    tasks = max(-(-cuts // (_RUN * connections)), min(lanes, cuts))
+    return Deal(tasks, min(connections, -(-cuts // tasks)), lanes)
 
 
 def read_columns(db: Database, table: QualifiedName) -> list[ColumnInfo]:

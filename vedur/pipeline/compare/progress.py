@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from vedur.clock import SYSTEM
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: As many as there are slices: a task costs some 20 ms besides its slice of 0.3 s, and between
-#: two of them replay has its turn where it shares the session.
+#: As many as there are slices.
 _ALL_TASKS = 1 << 20
 #: Nobody wonders before.
 _SAY_EVERY = 30.0
@@ -43,8 +42,8 @@ def tasks_a_side(spark: SparkSession, connections: int) -> int:
 
 
 @contextmanager
-def progress(spark: SparkSession, what: str) -> Iterator[None]:
-    """Name the jobs inside and say how far they are.
+def progress(spark: SparkSession, what: str, total: int = 0) -> Iterator[None]:
+    """Name the jobs inside and say how far they are; `total` where not all have begun at once.
 
     Over Spark Connect there is no tracker to ask, and nothing is said.
     """
@@ -57,7 +56,10 @@ def progress(spark: SparkSession, what: str) -> Iterator[None]:
     done = threading.Event()
     watcher = _watcher.get() or Terminal()
     thread = threading.Thread(
-        target=_watch, args=(context, group, what, watcher, done), name="progress", daemon=True
+        target=_watch,
+        args=(context, group, what, total, watcher, done),
+        name="progress",
+        daemon=True,
     )
     thread.start()
     try:
@@ -140,14 +142,20 @@ class Terminal:
 
 
 def _watch(
-    context: SparkContext, group: str, what: str, watcher: Watcher, done: threading.Event
+    context: SparkContext,
+    group: str,
+    what: str,
+    total: int,
+    watcher: Watcher,
+    done: threading.Event,
 ) -> None:
     begun = SYSTEM.monotonic()
     while not SYSTEM.wait(done, watcher.every):
         if watcher.gone():
             context.cancelJobGroup(group)
         else:
-            watcher.show(_ask(context, group, what, SYSTEM.monotonic() - begun))
+            parts = _ask(context, group, what, SYSTEM.monotonic() - begun)
+            watcher.show(replace(parts, total=max(total, parts.total)))
     watcher.close()
 
 
