@@ -2,11 +2,12 @@
 
 --rounds: compare of the same rows by Vedur, by Londiste 3 (where it is installed), and as one plain
 checksum query a side, both at the same time; in turn, round after round, while one writer updates
-single rows of the table. Prints medians and the writer's latency. This is what is done (3 rounds)
-if nothing else is asked for. --plant: differences of every kind are planted under load, found,
-repaired, and looked for again. --soak: repeated rounds of compare under load, false alarms counted.
---statements: processor time of the server for each kind of pass. JSON goes to bench/results/. With
---lock FILE each part waits for that lock, so that measurements on one machine do not meet.
+single rows of the table. Ours and the plain queries also without a writer. Prints medians and the
+writer's latency. This is what is done (3 rounds) if nothing else is asked for. --plant: differences
+of every kind are planted under load, found, repaired, and looked for again. --soak: repeated rounds
+of compare under load, false alarms counted. --statements: processor time of the server for each
+kind of pass. JSON goes to bench/results/. With --lock FILE each part waits for that lock, so that
+measurements on one machine do not meet.
 """
 
 from __future__ import annotations
@@ -55,11 +56,15 @@ def contest(ground: Ground, peers: list[Ours | Theirs], rounds: int) -> dict[str
     times: dict[str, list[Ran]] = {p.name: [] for p in peers}
     latency = {p.name: Latency() for p in peers}
     quiet = {p.name: Latency() for p in peers}
-    checks: list[float] = []
+    checks: dict[str, list[float]] = {"at_rest": [], "with_writer": []}
+    rest: list[Ran] = []
     loads = []
     for _ in range(rounds):
         loads.append(round(os.getloadavg()[0], 2))
-        checks.append(plain(ground, "ours"))
+        checks["at_rest"].append(plain(ground, "ours"))
+        rest += [p.compare() for p in peers if p.name == "ours"]
+        with writing(ground, "ours", Latency()):
+            checks["with_writer"].append(plain(ground, "ours"))
         for peer in peers:
             with writing(ground, peer.name, quiet[peer.name]):
                 SYSTEM.sleep(5)
@@ -72,7 +77,8 @@ def contest(ground: Ground, peers: list[Ours | Theirs], rounds: int) -> dict[str
         "rows": ground.rows,
         "rounds": rounds,
         "load_before_rounds": loads,
-        "plain_queries_seconds": [round(x, 2) for x in checks],
+        "plain_queries_seconds": {w: [round(x, 2) for x in s] for w, s in checks.items()},
+        "ours_at_rest": [round(r.count, 2) for r in rest],
     }
     for name, runs in times.items():
         report[name] = {
@@ -91,8 +97,11 @@ def ratios(report: dict[str, Any], upstream: bool) -> dict[str, float]:
     def middle(left: list[float], right: list[float]) -> float:
         return round(statistics.median(a / b for a, b in zip(left, right, strict=True)), 2)
 
-    ours = report["ours"]
-    result = {"count_to_plain": middle(ours["count"], report["plain_queries_seconds"])}
+    ours, checks = report["ours"], report["plain_queries_seconds"]
+    result = {
+        "count_to_plain": middle(ours["count"], checks["with_writer"]),
+        "count_to_plain_at_rest": middle(report["ours_at_rest"], checks["at_rest"]),
+    }
     if upstream:
         theirs = report["theirs"]
         result["total_to_upstream"] = middle(ours["total"], theirs["total"])

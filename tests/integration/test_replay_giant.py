@@ -11,7 +11,7 @@ from tests.oracle.leaf import Leaf
 from tests.oracle.pair import tick
 from vedur.db import connect
 from vedur.pipeline import replay
-from vedur.pipeline.stage.job import run_job
+from vedur.pipeline.stage.job import Plans, run_job
 from vedur.pipeline.stage.task import StageTask
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -28,8 +28,8 @@ def summaries(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What the tasks of a test say."""
     said: list[dict[str, Any]] = []
 
-    def noted(spark: Any, task: StageTask) -> list[dict[str, Any]]:
-        found = run_job(spark, task)
+    def noted(spark: Any, task: StageTask, plans: Plans) -> list[dict[str, Any]]:
+        found = run_job(spark, task, plans)
         said.extend(found)
         return found
 

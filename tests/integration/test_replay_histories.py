@@ -65,7 +65,7 @@ OPS = st.one_of(
 HISTORY = st.lists(st.tuples(st.integers(0, 1), OPS), min_size=10, max_size=60)
 
 
-def in_process(_spark: object, task: StageTask) -> list[dict[str, Any]]:
+def in_process(_spark: object, task: StageTask, _plans: object) -> list[dict[str, Any]]:
     """The job without Spark, which only carries it: room for many more histories."""
     return [json.loads(stage_slice(task, part)) for part in range(len(task.slices))]
 

@@ -17,7 +17,7 @@ from vedur.pipeline.copy.task import LoadTask
 from vedur.pipeline.stage.task import StageTask, stage_slice
 
 
-def run_here(_spark: object, task: StageTask) -> list[dict[str, Any]]:
+def run_here(_spark: object, task: StageTask, _plans: object) -> list[dict[str, Any]]:
     """The job without Spark."""
     from vedur.errors import error_from_json
 

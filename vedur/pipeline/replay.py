@@ -22,7 +22,7 @@ from vedur.errors import DatabaseError, InternalError
 from vedur.names import parse_name
 from vedur.pipeline.commit import Commit, Handler, Result
 from vedur.pipeline.plan import Staged, check, combined
-from vedur.pipeline.stage.job import run_job
+from vedur.pipeline.stage.job import Plans, run_job
 from vedur.pipeline.stage.tables import (
     clear_stages,
     drop_stages,
@@ -65,6 +65,7 @@ class SparkReplay:
     _rows: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 0})
     _count: int = 0
     _warned: dict[str, frozenset[str]] = field(default_factory=dict)
+    _plans: Plans = field(default_factory=dict, repr=False)
 
     def start(self, db: Database) -> None:
         """Remove what an earlier run left on the target; needs autocommit."""
@@ -224,7 +225,7 @@ class SparkReplay:
             keep_links=self.keep_links,
         )
         staged = Staged(self.queue, slot, log_from=log_from)
-        for summary in run_job(self.spark, task):
+        for summary in run_job(self.spark, task, self._plans):
             staged.add(summary, specs)
         staged.source = events
         staged.specs = specs

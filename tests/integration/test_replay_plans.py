@@ -1,0 +1,57 @@
+"""Spark's plan of a batch is kept while only the slices differ, and made anew when more does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.oracle.leaf import Leaf
+from vedur.pipeline.stage import job
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The tasks for which plans are made."""
+    tasks: list[Any] = []
+    plan = job._plan
+
+    def noted(spark: Any, task: Any, count: int) -> Any:
+        tasks.append(task)
+        return plan(spark, task, count)
+
+    monkeypatch.setattr(job, "_plan", noted)
+    return tasks
+
+
+def test_a_plan_is_kept_while_only_slices_differ(
+    make_leaf: Callable[..., Leaf], made: list[Any], spark: Any
+) -> None:
+    leaf = make_leaf()
+    leaf.pair.table("public.t", "create table t (id int primary key, v int)", flags="AIUDJ")
+    leaf.catch_up()
+    made.clear()
+    for i in range(5):
+        leaf.root.execute(f"insert into t values ({i}, {i})")
+        leaf.root.execute(f"update t set v = v + 1 where id < {i}")
+        leaf.catch_up()
+    assert len(leaf.same("t")) == 5
+    assert len(made) <= 1  # the tables may have been looked at before
+    # What travels as a property can be seen in Spark's logs and pages.
+    said = spark.sparkContext.getLocalProperty("vedur.slices")
+    assert "ev_txid" in said
+    for secret in ("host=", "port=", "dbname=", "password"):
+        assert secret not in said
+    leaf.leaf.execute("alter table t add column w text")
+    leaf.root.execute("alter table t add column w text")
+    made.clear()
+    for i in range(5, 8):
+        leaf.root.execute(f"insert into t values ({i}, {i}, 'new')")
+        leaf.catch_up()
+    assert len(leaf.same("t")) == 8
+    assert made
+    assert made[-1].tables["public.t"].by_name.keys() == {"id", "v", "w"}
+    assert len(made) < 3
