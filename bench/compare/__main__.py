@@ -51,6 +51,13 @@ def plain(ground: Ground, name: str) -> float:
     return SYSTEM.monotonic() - began
 
 
+def alarmed(peer: Ours | Theirs, ran: Ran) -> Ran:
+    """A difference that is none ends the run."""
+    if ran.code:
+        raise SystemExit(f"{peer.name}: false alarm\n{ran.text}")
+    return ran
+
+
 def contest(ground: Ground, peers: list[Ours | Theirs], rounds: int) -> dict[str, Any]:
     """All in turn; each with its own writer."""
     times: dict[str, list[Ran]] = {p.name: [] for p in peers}
@@ -62,17 +69,14 @@ def contest(ground: Ground, peers: list[Ours | Theirs], rounds: int) -> dict[str
     for _ in range(rounds):
         loads.append(round(os.getloadavg()[0], 2))
         checks["at_rest"].append(plain(ground, "ours"))
-        rest += [p.compare() for p in peers if p.name == "ours"]
+        rest += [alarmed(p, p.compare()) for p in peers if p.name == "ours"]
         with writing(ground, "ours", Latency()):
             checks["with_writer"].append(plain(ground, "ours"))
         for peer in peers:
             with writing(ground, peer.name, quiet[peer.name]):
                 SYSTEM.sleep(5)
             with writing(ground, peer.name, latency[peer.name]):
-                ran = peer.compare()
-            if ran.code:
-                raise SystemExit(f"{peer.name}: false alarm\n{ran.text}")
-            times[peer.name].append(ran)
+                times[peer.name].append(alarmed(peer, peer.compare()))
     report: dict[str, Any] = {
         "rows": ground.rows,
         "rounds": rounds,

@@ -19,7 +19,7 @@ from tests.fixtures.wait import until
 from tests.integration.test_compare_engine import MakeDbOn, fill, moments
 from vedur import db as vdb
 from vedur.config import LondisteSettings
-from vedur.errors import DatabaseError
+from vedur.errors import DatabaseError, StateError
 from vedur.ops import compare as ops
 from vedur.ops.session import Session
 from vedur.pipeline.compare import (
@@ -33,6 +33,7 @@ from vedur.pipeline.compare import (
     make_pair,
     socket_path,
 )
+from vedur.pipeline.compare.jobs import SOURCE, Work, ask_each, collect
 from vedur.pipeline.compare.model import Piece
 from vedur.pipeline.compare.plan import Use
 
@@ -141,6 +142,45 @@ def test_an_error_is_what_it_was(path: str, two: tuple[vdb.Database, vdb.Databas
         assert caught.value.sqlstate == "22012"
         assert lent.checksum(at, count_only=True)[0].rows == 30_000  # and it goes on
     lent.close()
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_an_error_in_one_lane_ends_the_others(spark: Any, tmp_path: Path, lanes: int) -> None:
+    def do(item: int) -> int:
+        (tmp_path / str(item)).touch()
+        if item == 1:
+            raise StateError("no")
+        return item * 2
+
+    assert collect(spark, [2, 3, 4], do, "test", lanes) == [4, 6, 8]
+    with pytest.raises(StateError, match=r"^no$"):
+        collect(spark, [0, 1, *range(5, 40)], do, "test", lanes)
+    begun = {int(p.name) for p in tmp_path.iterdir()}
+    assert {0, 1} <= begun
+    assert len(begun) < 30
+
+
+def test_an_error_on_one_connection_ends_the_others(
+    two: tuple[vdb.Database, vdb.Database],
+) -> None:
+    begun: list[str] = []
+
+    def turn(db: vdb.Database, texts: Iterator[str]) -> list[object]:
+        found = []
+        for text in texts:
+            begun.append(text)
+            found.append(db.value(text))
+        return found
+
+    cuts = tuple(("", str(number)) for number in range(40))
+    divide = "select pg_sleep(0.02)::text || 1 / (5 - \x01pages\x01)"
+    plain = Work(SOURCE, "begin", "select \x01pages\x01", cuts, two[0].connstr, 2)
+    assert sorted(n for turns in ask_each(plain, turn) for n in turns) == list(range(40))
+    begun.clear()
+    broken = replace(plain, pattern=divide)
+    with pytest.raises(DatabaseError, match="division by zero"):
+        ask_each(broken, turn)
+    assert 5 < len(begun) < 20
 
 
 @pytest.mark.usefixtures("lender")

@@ -11,11 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.fixtures.clock import FakeClock
 from tests.fixtures.wait import until
 from tests.integration.copy_lab import Lab
 from tests.integration.writers import Writers, check, make
 from vedur import db as vdb
 from vedur.db.install import State, inspect, install
+from vedur.errors import StateError
 from vedur.sql import SCHEMAS
 from vedur.worker.copying_steps import Step
 
@@ -81,6 +83,31 @@ def test_whoever_is_in_the_way_of_the_installer_goes_first(quick_lab: Lab) -> No
         assert not done.done()
         worker.commit()
         assert {c.state for c in done.result(60)} == {State.OUTDATED}
+    assert older(db) == 0
+
+
+def test_the_installer_gives_up_with_a_word_about_it(
+    quick_lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    db = quick_lab.leaf
+    made = make_older(db)
+    monkeypatch.setattr("vedur.db.install._TRIES", 3)
+    caplog.set_level(logging.INFO, "vedur")
+    clock = FakeClock()
+    with (
+        vdb.connect(db.connstr) as worker,
+        vdb.connect(db.connstr, autocommit=True) as mine,
+    ):
+        worker.execute("lock table vedur.quarantine in row exclusive mode")
+        with pytest.raises(StateError, match=r"stayed in use.*pg_stat_activity.*run the command"):
+            install(mine, clock)
+        worker.rollback()
+        assert clock.monotonic() > 0
+        assert older(db) == made
+        lines = [r.getMessage() for r in caplog.records]
+        assert lines.count("Upgrading pgq") == 1
+        assert lines.count("Tables are in use: trying again until they are free") == 1
+        install(mine)
     assert older(db) == 0
 
 

@@ -15,7 +15,9 @@ from vedur.pipeline.compare.plan import Deal, Use, deal
         (2, 100, 8, Use.ALL, Deal(25)),
         (16, 100, 8, Use.ALL, Deal(8)),  # never more connections than that
         (16, 100, 8, Use.BUT_ONE, Deal(8)),
-        (2, 1, 8, Use.BUT_ONE, Deal(1, 1, 1)),
+        (2, 1, 8, Use.BUT_ONE, Deal(1, 2, 1)),
+        (2, 0, 8, Use.BUT_ONE, Deal(0)),  # a table whose partitions are all gone
+        (2, 26, 2, Use.BUT_ONE, Deal(7, 1, 1)),
         (2, 26, 8, Use.BUT_ONE, Deal(4, 2, 1)),
         (3, 100, 8, Use.BUT_ONE, Deal(13, 2, 2)),
         (3, 100, 3, Use.BUT_ONE, Deal(25, 1, 2)),
@@ -23,6 +25,7 @@ from vedur.pipeline.compare.plan import Deal, Use, deal
         (8, 10, 8, Use.BUT_ONE, Deal(7, 1, 7)),
         (1, 26, 8, Use.BUT_ONE, Deal(26)),
         (2, 26, 8, Use.BY_TURNS, Deal(26)),
+        (9, 100, 8, Use.BY_TURNS, Deal(100, 1, 8)),
     ],
 )
 def test_deal(slots: int, cuts: int, limit: int, use: Use, expected: Deal) -> None:
@@ -34,5 +37,6 @@ def test_the_limit_holds() -> None:
         for limit in range(1, 20):
             for use in Use:
                 found = deal(slots, 1000, limit, use)
-                at_once = min(found.tasks, found.lanes or slots)
-                assert at_once * found.connections <= limit
+                at_once = min(found.tasks, found.lanes or slots) * found.connections
+                left = 1 if use is Use.BUT_ONE and 1 < slots <= limit else 0
+                assert at_once + left <= limit

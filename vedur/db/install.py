@@ -137,18 +137,23 @@ def install(db: Database, clock: Clock = SYSTEM) -> list[Component]:
         )
     log.info("plpgsql is installed")
     pauses = Backoff(first=0.1, cap=2.0)
-    for left in reversed(range(_TRIES)):
+    for turn in range(_TRIES):
         try:
-            return _install(db)
+            return _install(db, logging.DEBUG if turn else logging.INFO)
         except DatabaseError as error:
-            if error.sqlstate not in _IN_THE_WAY or not left:
+            if error.sqlstate not in _IN_THE_WAY:
                 raise
-            log.debug("somebody was in the way of the installer: %s", error)
+            if not turn:
+                log.info("Tables are in use: trying again until they are free")
+            last = error
             clock.sleep(pauses.pause())
-    raise AssertionError("the last try returns or raises")
+    raise StateError(
+        f"tables of the schemas stayed in use ({last.message}): nothing was changed; look for long "
+        "transactions in pg_stat_activity, or stop the workers, and run the command again"
+    ) from last
 
 
-def _install(db: Database) -> list[Component]:
+def _install(db: Database, level: int) -> list[Component]:
     with db.transaction():
         db.execute(query("install", "lock"))
         found = inspect(db)
@@ -157,14 +162,18 @@ def _install(db: Database) -> list[Component]:
             db.execute(query("install", "patience"))
             db.execute(query("install", "bootstrap"))
         for component in found:
-            _install_one(db, component, todo.get(component.schema))
+            _install_one(db, component, todo.get(component.schema), level)
     return found
 
 
-def _install_one(db: Database, component: Component, files: list[SqlFile] | None) -> None:
+def _install_one(
+    db: Database, component: Component, files: list[SqlFile] | None, level: int
+) -> None:
+    """`level` is for what was said before: another try says it again for those who debug."""
     schema = component.schema
     if component.state is State.NEWER:
-        log.warning(
+        log.log(
+            logging.WARNING if level == logging.INFO else level,
             "%s is newer (%s) than this program (%s): left alone",
             schema,
             component.version,
@@ -172,13 +181,14 @@ def _install_one(db: Database, component: Component, files: list[SqlFile] | None
         )
         return
     if files is None:
-        log.info("%s is installed", schema)
+        log.log(level, "%s is installed", schema)
         return
-    log.info("%s %s", "Installing" if component.state is State.MISSING else "Upgrading", schema)
-    log.info("  Reading from vedur/sql/%s", schema)
+    verb = "Installing" if component.state is State.MISSING else "Upgrading"
+    log.log(level, "%s %s", verb, schema)
+    log.log(level, "  Reading from vedur/sql/%s", schema)
     for file in files:
         log.debug("  %s", file.path)
         db.execute(file.text)
     db.execute(query("install", "record"), [schema, __version__, digest(schema)])
     if schema in _PROOF:
-        log.info("%s is installed", _PROOF[schema])
+        log.log(level, "%s is installed", _PROOF[schema])

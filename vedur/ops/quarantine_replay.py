@@ -183,6 +183,7 @@ class _Table:
             f"{queue} quarantine",
             settings.db,
             settings.db,
+            private=True,  # rows are chosen by their keys
             missing_columns=settings.missing_columns,
             replace=self.replace,
         )

@@ -57,6 +57,7 @@ class SparkReplay:
     flush_bytes: int = FLUSH_BYTES
     least_run: int = LEAST_RUN
     keep_links: bool = True
+    private: bool = False  # conditions of slices hold users' data
     missing_columns: str = "warn"  # or stop: what to do about columns that the target lacks
     replace: bool = False  # rows that an insert finds are overwritten
     log_tables: set[str] = field(default_factory=set)
@@ -223,6 +224,7 @@ class SparkReplay:
             flush_bytes=self.flush_bytes,
             least_run=self.least_run,
             keep_links=self.keep_links,
+            private=self.private,
         )
         staged = Staged(self.queue, slot, log_from=log_from)
         for summary in run_job(self.spark, task, self._plans):

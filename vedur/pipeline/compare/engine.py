@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from vedur.db import Database
 from vedur.pipeline.compare.jobs import (
     SOURCE,
     TARGET,
@@ -54,7 +56,8 @@ def checksum(
 
 
 def _sums(work: Work) -> tuple[int, list[list[int | None]]]:
-    return work.side, ask_each(work, lambda db, text: list(db.one(text)))
+    turns = ask_each(work, lambda db, texts: [list(db.one(text)) for text in texts])
+    return work.side, [sums for turn in turns for sums in turn]
 
 
 def bucket_sums(
@@ -88,13 +91,27 @@ def bucket_mask(rows: int) -> int:
 
 
 def _bucket_sums(work: Work) -> tuple[int, list[tuple[int, ...]]]:
-    """Slices of a task are added up here, so that each bucket travels once."""
-    totals: dict[int, list[int]] = {}
-    for found in ask_each(work, lambda db, text: db.query(text)):
-        for number, *values in found:
-            before = totals.setdefault(number, [0] * len(values))
-            totals[number] = [a + b for a, b in zip(before, values, strict=True)]
+    """Slices of a task are added up here as they come, so that each bucket travels once."""
+    totals, *others = ask_each(work, _add_up)
+    for more in others:
+        for number, values in more.items():
+            _add(totals, number, values)
     return work.side, [(number, *values) for number, values in totals.items()]
+
+
+def _add_up(db: Database, texts: Iterator[str]) -> dict[int, list[int]]:
+    totals: dict[int, list[int]] = {}
+    for text in texts:
+        for number, *values in db.query(text):
+            _add(totals, number, values)
+    return totals
+
+
+def _add(totals: dict[int, list[int]], number: int, values: list[int]) -> None:
+    before = totals.get(number)
+    totals[number] = (
+        values if before is None else [a + b for a, b in zip(before, values, strict=True)]
+    )
 
 
 def custom_checksum(

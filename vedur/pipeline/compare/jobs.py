@@ -1,8 +1,8 @@
-"""Runs statements of a comparison as Spark tasks, one connection for each, at the side's moment."""
+"""Runs statements of a comparison as Spark tasks, each with its own connections, at the side's
+moment."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections import deque
@@ -18,7 +18,7 @@ from vedur.db import Database, connect
 from vedur.errors import VedurError, error_from_json, error_to_json
 from vedur.pipeline.compare.model import Pair, Piece, Side
 from vedur.pipeline.compare.plan import slices
-from vedur.pipeline.compare.progress import progress
+from vedur.pipeline.compare.progress import Count, progress
 from vedur.pipeline.taskd import settle
 from vedur.sql import query
 
@@ -74,20 +74,22 @@ def moment(connstr: str, begin: str) -> Iterator[Database]:
         db.close()
 
 
-def ask_each(work: Work, ask: Callable[[Database, str], T]) -> list[T]:
-    """`ask` for every statement, in any order: a connection that is done takes the next one."""
+def ask_each(work: Work, turn: Callable[[Database, Iterator[str]], T]) -> list[T]:
+    """`turn` for each connection of the work, with an iterator that all of them share: whoever is
+    done with a statement takes the next one."""
     texts = iter(work.statements)
 
-    def turn(_number: int) -> list[T]:
+    def run(_number: int) -> T:
         try:
             with moment(work.connstr, work.begin) as db:
-                return [ask(db, text) for text in texts]
+                return turn(db, texts)
         except BaseException:
             list(texts)  # nobody begins another one
             raise
 
-    with ThreadPoolExecutor(work.connections) as pool:
-        return [said for turns in pool.map(turn, range(work.connections)) for said in turns]
+    count = min(work.connections, len(work.cuts))
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))
 
 
 def plan_work(
@@ -162,9 +164,9 @@ def _filled(
 
 
 @contextmanager
-def job(spark: SparkSession, what: str, total: int = 0) -> Iterator[None]:
+def job(spark: SparkSession, what: str, count: Count | None = None) -> Iterator[None]:
     """Jobs with progress; an error of ours inside Spark's long one is raised as it was."""
-    with progress(spark, what, total):
+    with progress(spark, what, count):
         try:
             yield
         except VedurError:
@@ -187,14 +189,14 @@ def collect(
     """
     if not work:
         return []
-    with job(spark, what, len(work)):
-        if lanes:
-            return _in_lanes(spark, work, do, lanes)
+    if lanes:
+        return _in_lanes(spark, work, do, what, lanes)
+    with job(spark, what):
         return _answers(spark, work, do)
 
 
 def _in_lanes(
-    spark: SparkSession, work: Sequence[T], do: Callable[[T], Any], lanes: int
+    spark: SparkSession, work: Sequence[T], do: Callable[[T], Any], what: str, lanes: int
 ) -> list[Any]:
     """Spark has no limit for the tasks of a job that run at once: each is a job of its own."""
     from pyspark import inheritable_thread_target
@@ -204,19 +206,23 @@ def _in_lanes(
 
     def lane() -> None:
         try:
-            while waiting:
-                with contextlib.suppress(IndexError):  # another lane was quicker
+            while True:
+                try:
                     number, item = waiting.popleft()
-                    (said[number],) = _answers(spark, [item], do)
+                except IndexError:
+                    return
+                (said[number],) = _answers(spark, [item], do)
         except BaseException:
-            waiting.clear()
+            waiting.clear()  # the other lanes end, too
             raise
 
-    with ThreadPoolExecutor(lanes) as pool:
-        # threads of their own, in the same job group and pool of Spark's
-        running = [pool.submit(inheritable_thread_target(spark)(lane)) for _ in range(lanes)]
-    for future in running:
-        future.result()
+    # Java forgets jobs that have ended: how far it is can only be counted here.
+    with job(spark, what, lambda: (len(said), len(work))):
+        with ThreadPoolExecutor(lanes) as pool:
+            # threads of their own, in the same job group and pool of Spark's
+            running = [pool.submit(inheritable_thread_target(spark)(lane)) for _ in range(lanes)]
+        for future in running:
+            future.result()
     return [said[number] for number in range(len(work))]
 
 

@@ -153,7 +153,7 @@ class Lender:
             self._clients.discard(client)
 
     def _answer(self, asked: dict[str, Any], asker: _Asker) -> dict[str, Any]:
-        # One comparison leaves a slot to replay; a second one has that slot slice by slice.
+        # One comparison leaves a slot to replay; with a second one everybody has turns by slices.
         first = self._first.acquire(blocking=False)
         try:
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)

@@ -41,18 +41,20 @@ class Deal:
 
 
 def deal(slots: int, cuts: int, limit: int, use: Use) -> Deal:
-    """`limit` connections are never exceeded. Where one slot of two or three is left to others,
-    tasks have two connections each to make up for it."""
-    if slots > limit:
+    """`limit` connections are never exceeded, with one more for the slot that is left to others.
+    Where that is one of two or three, the others have two connections each to make up for it."""
+    if use is Use.BY_TURNS:
+        return Deal(cuts, lanes=limit if slots > limit else 0)
+    if slots > limit or not cuts:
         return Deal(min(limit, cuts))
     if use is Use.ALL:
         return Deal(min(cuts, max(4 * slots, -(-cuts // _RUN))))
-    if use is Use.BY_TURNS or slots == 1:
+    if slots == 1:
         return Deal(cuts)
     lanes = slots - 1
-    connections = 2 if lanes <= 2 and 2 * lanes <= limit else 1
+    connections = 2 if lanes <= 2 and 2 * lanes < limit else 1
     tasks = max(-(-cuts // (_RUN * connections)), min(lanes, cuts))
-    return Deal(tasks, min(connections, -(-cuts // tasks)), lanes)
+    return Deal(tasks, connections, lanes)
 
 
 def read_columns(db: Database, table: QualifiedName) -> list[ColumnInfo]:

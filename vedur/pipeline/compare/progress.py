@@ -9,10 +9,10 @@ import itertools
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from vedur.clock import SYSTEM
@@ -29,6 +29,8 @@ _ALL_TASKS = 1 << 20
 #: Nobody wonders before.
 _SAY_EVERY = 30.0
 _SHOW_EVERY = 1.0
+#: How many parts are done, and how many there are.
+Count = Callable[[], tuple[int, int]]
 _groups = itertools.count(1)
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
@@ -42,8 +44,8 @@ def tasks_a_side(spark: SparkSession, connections: int) -> int:
 
 
 @contextmanager
-def progress(spark: SparkSession, what: str, total: int = 0) -> Iterator[None]:
-    """Name the jobs inside and say how far they are; `total` where not all have begun at once.
+def progress(spark: SparkSession, what: str, count: Count | None = None) -> Iterator[None]:
+    """Name the jobs inside and say how far they are: as `count` says, or as Spark does.
 
     Over Spark Connect there is no tracker to ask, and nothing is said.
     """
@@ -57,7 +59,7 @@ def progress(spark: SparkSession, what: str, total: int = 0) -> Iterator[None]:
     watcher = _watcher.get() or Terminal()
     thread = threading.Thread(
         target=_watch,
-        args=(context, group, what, total, watcher, done),
+        args=(context, group, what, count, watcher, done),
         name="progress",
         daemon=True,
     )
@@ -145,7 +147,7 @@ def _watch(
     context: SparkContext,
     group: str,
     what: str,
-    total: int,
+    count: Count | None,
     watcher: Watcher,
     done: threading.Event,
 ) -> None:
@@ -154,21 +156,16 @@ def _watch(
         if watcher.gone():
             context.cancelJobGroup(group)
         else:
-            parts = _ask(context, group, what, SYSTEM.monotonic() - begun)
-            watcher.show(replace(parts, total=max(total, parts.total)))
+            done_of = count() if count is not None else _ask(context, group)
+            watcher.show(Parts(what, *done_of, SYSTEM.monotonic() - begun))
     watcher.close()
 
 
-def _ask(context: SparkContext, group: str, what: str, seconds: float) -> Parts:
+def _ask(context: SparkContext, group: str) -> tuple[int, int]:
     tracker = context.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
     stages = [
         tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds
     ]
     known = [s for s in stages if s is not None]
-    return Parts(
-        what,
-        sum(s.numCompletedTasks for s in known),
-        sum(s.numTasks for s in known),
-        seconds,
-    )
+    return sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known)

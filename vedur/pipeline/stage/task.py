@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -59,6 +60,12 @@ class StageTask:
     flush_bytes: int = FLUSH_BYTES
     least_run: int = LEAST_RUN
     keep_links: bool = True
+    private: bool = False  # slices hold users' data: they must not show
+
+
+def fingerprint(condition: str) -> int:
+    """Of a slice, by which a task tells what it has read."""
+    return zlib.crc32(condition.encode())
 
 
 @dataclass
@@ -219,6 +226,7 @@ def stage_slice(task: StageTask, part: int) -> str:
             )
             with target.transaction():
                 attempt.read(source, task.slices[part])
-            return json.dumps(attempt.result(part))
+            read = fingerprint(task.slices[part])
+            return json.dumps({**attempt.result(part), "read": read})
     except VedurError as error:
         return json.dumps({"part": part, **error_to_json(error)})
