@@ -60,6 +60,9 @@ INI_LINE = st.one_of(
 @FAST
 @given(st.lists(INI_LINE, max_size=8))
 @example(["db = %(db)s", "queue_name = %(job_name)s %(nobody)s %"])
+@example(["PARALLEL_COPIES=0", " 0", "db=0"])
+@example(["config_format = 2", " 3"])
+@example(["queue_name = %(a", " b)s"])
 def test_ini_files(tmp_path: Path, lines: list[str]) -> None:
     path = tmp_path / "x.ini"
     path.write_bytes("\n".join(["[londiste3]", *lines]).encode())

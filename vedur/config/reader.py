@@ -102,8 +102,9 @@ def read_ini(path: str, sections: Sequence[str]) -> IniFile:
     return IniFile(path, found[0], raw, spark, tuple(warnings))
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+def _one_line(said: object) -> str:
+    """A value may go over several lines; what is said about it may not."""
+    return " ".join(str(said).split())
 
 
 @dataclass
@@ -138,7 +139,7 @@ class Section:
             raise self._bad(key, text, parameter) from None
 
     def _bad(self, key: str, text: str, parameter: Parameter) -> ConfigError:
-        shown = mask_connstr(text) if parameter.kind is CONNSTR else text
+        shown = _one_line(mask_connstr(text) if parameter.kind is CONNSTR else text)
         return ConfigError(
             f'config file "{self.ini.path}", section [{self.ini.section}]: bad value "{shown}" '
             f'for "{key}", expected {parameter.kind.expected}',
@@ -168,7 +169,7 @@ class Section:
                 return match[0]
             raise ConfigError(
                 f'config file "{self.ini.path}", section [{self.ini.section}]: '
-                f'the value of "{key}" refers to unknown "%({match[2]})s"'
+                f'the value of "{key}" refers to unknown "%({_one_line(match[2])})s"'
             )
 
         return _REFERENCE.sub(replace, text)
@@ -207,7 +208,7 @@ def read_values(
     ]
     if raw.get("config_format", "1").strip() not in ("", "1"):
         raise ConfigError(
-            f'config file "{path}": config_format {raw["config_format"]} is not supported: '
+            f'config file "{path}": config_format {_one_line(raw["config_format"])} is not supported: '
             "write references as %(name)s"
         )
     warnings += [

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import secrets
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any
 
 from vedur.change.collapse import Collapser, TableBuffer
@@ -175,13 +176,17 @@ class _Attempt:
         )
         self._copy(query("replay", "log_copy").format(log=name), rows)
 
-    def _copy(self, text: str, lines: Any) -> None:
+    def _copy(self, text: str, lines: Iterable[str]) -> None:
+        rest = iter(lines)
+        first = next(rest, None)
+        if first is None:  # a statement for nothing is dear where tables are many
+            return
         with self.target.copy_in(text) as copy:
             block: list[str] = []
             size = 0
-            for text in lines:
-                block.append(text)
-                size += len(text)
+            for row in chain((first,), rest):
+                block.append(row)
+                size += len(row)
                 if size > _WRITE_CHARS:
                     copy.write("".join(block).encode())
                     block, size = [], 0
