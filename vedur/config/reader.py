@@ -206,9 +206,10 @@ def read_values(
         for key in raw
         if key in WITHOUT_EFFECT or (key not in known and key not in references)
     ]
-    if raw.get("config_format", "1").strip() not in ("", "1"):
+    form = _one_line(raw.get("config_format", "1"))
+    if form not in ("", "1"):
         raise ConfigError(
-            f'config file "{path}": config_format {_one_line(raw["config_format"])} is not supported: '
+            f'config file "{path}": config_format {form} is not supported: '
             "write references as %(name)s"
         )
     warnings += [

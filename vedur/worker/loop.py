@@ -80,6 +80,7 @@ class Worker:
     _listener: Database | None = None
     _provider_connstr: str = ""
     _runner: BatchRunner | None = None
+    _swept: bool = False  # no other worker's staging tables are left, nor doubtful ones of ours
     _subscription: Subscription | None = None
     _next_global_wm: float = 0.0
     _next_local_wm: float = 0.0
@@ -279,6 +280,7 @@ class Worker:
             error = EngineLost()
         self._recovery.report(self.settings, error)
         self._close_connections()
+        self._swept = False
         if self.on_alive is not None and not isinstance(error, ConnectError):
             raise error  # a start that cannot work should fail in front of its starter
         self._alive()
@@ -320,7 +322,9 @@ class Worker:
     def _open_runner(self, target: Database, state: WorkerState) -> BatchRunner:
         if self._runner is None:
             self._runner = self.make_runner(self._provider_connstr, state)
-            self._runner.applier.start(target)
+            if not self._swept:  # a pause leaves staging tables as they are: to make one takes 6 ms
+                self._runner.applier.start(target)
+                self._swept = True
         return self._runner
 
     def _forget_provider(self) -> None:
@@ -362,5 +366,6 @@ class Worker:
             self.settings = self.reload()
             log.info("Config reloaded")
             self._close_connections()
+            self._swept = False
         except VedurError as error:
             log.error("%s; going on with the old settings", error.message)

@@ -105,13 +105,15 @@ def _definition(spec: TableSpec) -> str:
 def ensure_stages(db: Database, queue: str, specs: Iterable[TableSpec], slot: int) -> None:
     """Make the staging tables of a slot that are missing or no longer fit."""
     events = log_name(queue, slot)
-    if db.value(query("replay", "stage_definition"), [events]) != _LOG_DEFINITION:
+    stages = {stage_name(spec, slot): spec for spec in specs}
+    rows = db.query(query("replay", "stage_definitions"), [[events, *stages]])
+    known = {row.name: row.definition for row in rows}
+    if known.get(events) != _LOG_DEFINITION:
         text = query("replay", "log_create")
         db.execute(text.format(log=events, definition=_LOG_DEFINITION))
-    for spec in specs:
-        stage = stage_name(spec, slot)
+    for stage, spec in stages.items():
         definition = _definition(spec)
-        if db.value(query("replay", "stage_definition"), [stage]) == definition:
+        if known.get(stage) == definition:
             continue
         columns = "".join(f", c{i} {c.type}" for i, c in enumerate(spec.stage_columns))
         literal = "'" + definition.replace("'", "''") + "'"

@@ -97,12 +97,13 @@ select 1 from {dest} where false
 -- How many events of some slices are in the log.
 select count(*) from {log} where slice in ({slices})
 
--- name: stage_definition
--- How a staging table was made, null where there is none of our own: another's may have triggers.
-select obj_description(c.oid, 'pg_class')
-from pg_class c
+-- name: stage_definitions
+-- How staging tables were made, of those that are our own: another's may have triggers.
+select w.name, obj_description(c.oid, 'pg_class') as definition
+from unnest(%s::text[]) as w (name)
+join pg_class c on c.oid = to_regclass(w.name)
 join pg_roles r on r.oid = c.relowner
-where c.oid = to_regclass(%s) and r.rolname = current_user
+where r.rolname = current_user
 
 -- name: stage_create
 -- A staging table: its columns are positions, so no name of a user's column can clash.
