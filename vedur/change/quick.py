@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from vedur.change import columnar
 from vedur.change.collapse import Collapser, Entry, Shape, TableBuffer
-from vedur.change.columnar import Block, Net, Rows, Waiting
+from vedur.change.columnar import WORTH_RUNS, Block, Net, Rows, Waiting
 from vedur.change.net import STEP, WITH_ROW
 from vedur.change.table import TableSpec
 from vedur.change.values import Layout
@@ -156,7 +156,7 @@ class QuickReader:
     def _take(self, last: bool) -> None:
         block = Block(b"".join(self._held))
         tables = block.tables()
-        if not last and block.count < 2 * self.least_run * len(tables):
+        if not last and block.count < WORTH_RUNS * self.least_run * len(tables):
             self._wanted = 2 * self._size
             return
         self._held, self._size = [], 0
@@ -178,7 +178,8 @@ class QuickReader:
 
     def _defer(self, rows: Rows, at: int) -> int:
         """Let a run of rows that look alike wait; how many, 0 if they are too few."""
-        if len(rows) - at < self.least_run:
+        left = len(rows) - at
+        if left < self.least_run or (left < WORTH_RUNS * self.least_run and not rows.cut):
             return 0
         for pattern in self._current.get(rows.table, ()):
             buffer = self.collapser.buffers[pattern.table]
