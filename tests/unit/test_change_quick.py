@@ -211,7 +211,7 @@ def test_an_event_that_was_retried_is_seen() -> None:
 
 @pytest.mark.parametrize(("table", "null"), [("public.one", "id"), ("public.two", "k")])
 def test_a_key_with_a_null_is_like_no_other(table: str, null: str) -> None:
-    rows = [keyed(i) for i in range(1, 200)]
+    rows = [keyed(i) for i in range(1, 400)]
     rows[0][null] = "null"
     text = "".join(copy_row(i, table, "INSERT", row) for i, row in enumerate(rows, 1))
     sink, slow = Sink(1 << 20, True), Sink(1 << 20, False)
