@@ -1,4 +1,4 @@
-"""Spark's plan of a batch is kept while only the slices differ, and made anew when more does."""
+"""What is kept from batch to batch, Spark's plan and staging tables, and when it is made anew."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tests.oracle.leaf import Leaf
+from tests.oracle.pair import QUEUE, WORKER
+from vedur.errors import StateError
 from vedur.pipeline.stage import job
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -55,3 +57,26 @@ def test_a_plan_is_kept_while_only_slices_differ(
     assert made
     assert made[-1].tables["public.t"].by_name.keys() == {"id", "v", "w"}
     assert len(made) < 3
+
+
+def test_staging_tables_outlive_a_pause_but_not_an_error(make_leaf: Callable[..., Leaf]) -> None:
+    leaf = make_leaf()
+    leaf.pair.table("public.t", "create table t (id int primary key, v int)", flags="AIUDJ")
+
+    def tables_after_a_change() -> set[int]:
+        leaf.root.execute("insert into t select count(*), 1 from t")
+        leaf.catch_up()
+        leaf.same("t")
+        rows = leaf.leaf.query(
+            "select oid from pg_class where relname like 'stage%' and relkind = 'r'"
+        )
+        return {row.oid for row in rows}
+
+    before = tables_after_a_change()
+    assert before
+    for paused in (True, False):
+        leaf.leaf.execute(f"select pgq_node.set_consumer_paused('{QUEUE}', '{WORKER}', {paused})")
+        leaf.worker.work()
+    assert tables_after_a_change() >= before
+    leaf.worker._recover(StateError("whatever it was"))
+    assert not tables_after_a_change() & before

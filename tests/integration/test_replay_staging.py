@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +13,7 @@ from vedur.db import Database
 from vedur.errors import StateError
 from vedur.pipeline.apply.merge import NeedsRowByRow, TableMerge
 from vedur.pipeline.plan import Part, StagedTable
+from vedur.pipeline.replay import SparkReplay
 from vedur.pipeline.stage.links import link
 from vedur.pipeline.stage.tables import ensure_stages, load_specs, stage_name
 
@@ -44,6 +46,27 @@ def test_a_merge_notices_staged_changes_that_are_gone(db: Database) -> None:
     with pytest.raises(StateError, match=r'table "public\.t": 1 of 2 staged changes are there'):
         TableMerge(db, table, 0, [7]).run()
     assert db.value("select count(*) from t") == 0
+
+
+def test_a_staging_table_is_emptied_when_passing_over_it_has_cost_as_much(db: Database) -> None:
+    db.autocommit = True
+    db.execute("create table t (id int primary key, v text)")
+    spec = load_specs(db, "q", WANTED)["public.t"]
+    ensure_stages(db, "q", [spec], 0)
+    stage = stage_name(spec, 0)
+    applier = SparkReplay(cast(Any, None), "q", "", "")
+
+    def left_after(rows: int) -> int:
+        db.execute(f"insert into {stage} values (7, 1, 1, 'I', 1, 5, 'five')")
+        applier._fill(stage, 0, rows)
+        applier.done(db, 0)
+        return int(db.value(f"select count(*) from {stage}"))
+
+    # 100, 200, 300, ... rows are passed over: 13,600 after 16 batches, 15,300 after one more
+    assert [left_after(100) for _ in range(17)] == [*range(1, 17), 0]
+    assert left_after(100) == 1  # and it begins anew
+    assert left_after(20_000) == 0
+    applier.done(db, 0)  # nothing was staged
 
 
 def test_tasks_lift_the_time_limits_of_a_role(pg_server: TestServer) -> None:
