@@ -101,6 +101,12 @@ class DatabaseError(VedurError):
         """The SQLSTATE that the server gave, None where there was no server to give one."""
         return self.values.get("sqlstate")
 
+    @property
+    def passes(self) -> bool:
+        """Deadlock, failed serialization, a lock that did not come in time: somebody else was
+        there, and the same may work in a moment."""
+        return self.sqlstate in ("40P01", "40001", "55P03")
+
 
 class ConnectError(DatabaseError):
     """The server cannot be reached."""

@@ -28,10 +28,7 @@ log = logging.getLogger(__name__)
 
 #: Upstream's installer names a late function of a schema as the proof that it is new enough.
 _PROOF = {"pgq": "pgq.get_batch_cursor", "londiste": "londiste.global_add_table"}
-
-
-#: A lock that did not come in time, and a deadlock: both pass.
-_IN_THE_WAY = {"55P03", "40P01"}
+#: With pauses of up to two seconds: two minutes or so.
 _TRIES = 60
 
 
@@ -141,7 +138,7 @@ def install(db: Database, clock: Clock = SYSTEM) -> list[Component]:
         try:
             return _install(db, logging.DEBUG if turn else logging.INFO)
         except DatabaseError as error:
-            if error.sqlstate not in _IN_THE_WAY:
+            if not error.passes:
                 raise
             if not turn:
                 log.info("Tables are in use: trying again until they are free")

@@ -24,9 +24,6 @@ log = logging.getLogger(__name__)
 #: Seconds between two looks at a server that does not answer.
 PROBE_SECONDS = 1.0
 
-#: Deadlock, failed serialization, a lock that did not come in time: somebody else was there.
-_OF_THE_MOMENT = {"40P01", "40001", "55P03"}
-
 
 class EngineLost(VedurError):
     """Spark has ended on its own."""
@@ -92,7 +89,7 @@ class Recovery:
 
 def _passes(error: Exception) -> bool:
     return isinstance(error, (ConnectError, EngineLost)) or (
-        isinstance(error, DatabaseError) and error.sqlstate in _OF_THE_MOMENT
+        isinstance(error, DatabaseError) and error.passes
     )
 
 
