@@ -179,15 +179,16 @@ class QuickReader:
     def _defer(self, rows: Rows, at: int) -> int:
         """Let a run of rows that look alike wait; how many, 0 if they are too few."""
         left = len(rows) - at
-        if left < self.least_run or (left < WORTH_RUNS * self.least_run and not rows.cut):
-            return 0
+        worth = left >= self.least_run and (rows.cut or left >= WORTH_RUNS * self.least_run)
         for pattern in self._current.get(rows.table, ()):
             buffer = self.collapser.buffers[pattern.table]
-            if buffer.log:
+            # Few rows may follow those that wait: one that may not makes entries of them all.
+            follows = buffer.waiting is not None and buffer.waiting.pattern is pattern
+            if buffer.log or not (worth or follows):
                 continue
             found = rows.found(pattern, at)
             count = found.run(at)
-            if count < self.least_run:
+            if count < (1 if follows else self.least_run):
                 continue
             count = rows.fitting(at, count, self.flush_at - self.collapser.size)
             if buffer.waiting is not None and buffer.waiting.pattern is not pattern:
