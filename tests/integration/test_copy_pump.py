@@ -10,6 +10,7 @@ import pytest
 
 from vedur import db as vdb
 from vedur.db import pump as pump_module
+from vedur.db.copyrows import copy_all
 from vedur.db.pump import pump
 from vedur.errors import ConnectError, DatabaseError
 
@@ -131,3 +132,50 @@ def test_a_source_that_vanishes(
             pump(weak, out, target, IN.format("text"))
     with vdb.connect(target.connstr) as fresh:
         assert fresh.value("select count(*) from t") == 0
+
+
+def test_many_small_copies_go_in_one_query(db: vdb.Database) -> None:
+    for name in ("a", "b", "c"):
+        db.execute(f"create table {name} (id int primary key, t text)")
+    copies = [("copy a from stdin", [b"1\tone\n", b"2\ttwo\n"]), ("copy b from stdin", [])]
+    copies.append(("copy c from stdin (format csv)", [b'7,"a;\nb"\n']))
+    copy_all(db, copies)
+    assert db.query("select * from a order by id") == [(1, "one"), (2, "two")]
+    assert db.value("select count(*) from b") == 0
+    assert db.query("select * from c") == [(7, "a;\nb")]
+
+
+def test_of_many_copies_the_one_that_fails_is_named(db: vdb.Database) -> None:
+    db.autocommit = True
+    for name in ("a", "b", "c"):
+        db.execute(f"create table {name} (id int primary key)")
+    rows = {"a": b"1\n", "b": b"x\n", "c": b"3\n"}
+    copies = [(f"copy {name} from stdin", [row]) for name, row in rows.items()]
+    with pytest.raises(DatabaseError, match="invalid input syntax") as caught:
+        copy_all(db, copies)
+    assert caught.value.sqlstate == "22P02"
+    assert caught.value.values["query"] == "copy b from stdin"
+    # one query is one transaction, and the connection is as good as new
+    assert db.value("select count(*) from a") == 0
+
+
+def test_a_sender_that_fails_leaves_nothing_behind(db: vdb.Database) -> None:
+    db.autocommit = True
+    db.execute("create table a (id int primary key)")
+
+    def blocks() -> Iterator[bytes]:
+        yield b"1\n"
+        raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError, match="no more"):
+        copy_all(db, [("copy a from stdin", blocks())])
+    assert db.value("select count(*) from a") == 0
+
+
+def test_statements_in_one_round_trip_answer_each(db: vdb.Database) -> None:
+    db.execute("create table a (id int)")
+    texts = ["insert into a values (1), (2)", "select id from a order by id", "delete from a"]
+    inserted, rows, deleted = db.each(texts)
+    assert (inserted, deleted) == (2, 2)
+    assert [row.id for row in rows] == [1, 2]
+    assert db.each([]) == []

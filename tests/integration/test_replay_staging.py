@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from tests.fixtures.pg import TestServer
 from vedur.change.table import Replica
 from vedur.db import Database
-from vedur.errors import StateError
+from vedur.errors import StaleStage, StateError
 from vedur.pipeline.apply.merge import NeedsRowByRow, TableMerge
-from vedur.pipeline.plan import Part, StagedTable
+from vedur.pipeline.commit import Commit
+from vedur.pipeline.plan import Part, Staged, StagedTable
 from vedur.pipeline.replay import SparkReplay
 from vedur.pipeline.stage.links import link
 from vedur.pipeline.stage.tables import ensure_stages, load_specs, stage_name
@@ -171,3 +173,83 @@ def test_updates_of_several_parts_that_collide_in_passing(db: Database) -> None:
     done = TableMerge(db, table, 0, []).run()
     assert db.query("select * from t order by 1") == [(1, "c"), (2, "a"), (3, "b")]
     assert done.updated == 3
+
+
+def _commit(db: Database, tables: dict[str, StagedTable], restaged: list[str]) -> Commit:
+    staged = Staged("q", 0, tables=tables, specs={n: t.spec for n, t in tables.items()})
+
+    def restage(staged: Staged, name: str) -> Staged:
+        restaged.append(name)
+        raise StateError(f"{name} would be replayed row by row")
+
+    return Commit(db, staged, (), lambda event: None, restage, lambda wanted: {})
+
+
+def _three(db: Database, third: str) -> dict[str, StagedTable]:
+    """A row to insert into a, to update in b, and whatever is told for c."""
+    db.autocommit = True
+    tables = {}
+    for name in "abc":
+        db.execute(f"create table {name} (id int primary key, v text check (v <> 'bad'))")
+        db.execute(f"insert into {name} values (1, 'old'), (2, 'old')")
+        wanted = [Replica(f"public.{name}", f"public.{name}")]
+        spec = load_specs(db, "q", wanted)[f"public.{name}"]
+        ensure_stages(db, "q", [spec], 0)
+        kind, row = {"a": ("I", "3, 'new'"), "b": ("U", "2, 'new'"), "c": ("U", third)}[name]
+        db.execute(f"insert into {stage_name(spec, 0)} values (7, 1, 1, '{kind}', 1, {row})")
+        kinds = Counter({(kind, 1): 1})
+        tables[spec.name] = StagedTable(
+            spec, ("id",), {1: ("id", "v")}, kinds, chunks=1, parts=[Part(7, 1, 1, kinds)]
+        )
+    return tables
+
+
+def test_small_tables_are_merged_in_one_round_trip(db: Database, monkeypatch: Any) -> None:
+    commit = _commit(db, _three(db, "9, 'nobody'"), [])
+    trips: list[int] = []
+    each = Database.each
+
+    def spy(self: Database, texts: Any) -> list[Any]:
+        trips.append(len(texts))
+        return each(self, texts)
+
+    monkeypatch.setattr(Database, "each", spy)
+    result = commit.run()
+    assert trips == [6]  # of each table the count of what is staged, and its change
+    assert (result.inserted, result.updated, result.missing_tables) == (1, 1, {"public.c": 1})
+    assert db.query("select v from a where id = 3") == [("new",)]
+    assert db.query("select v from b order by id") == [("old",), ("new",)]
+
+
+def test_of_small_tables_the_one_that_is_refused_is_found(db: Database) -> None:
+    restaged: list[str] = []
+    commit = _commit(db, _three(db, "2, 'bad'"), restaged)
+    with pytest.raises(StateError, match=r"public\.c would be replayed row by row"):
+        commit.run()
+    assert restaged == ["public.c"]
+    # the others were merged one by one, and not twice
+    assert db.query("select id, v from a order by id") == [(1, "old"), (2, "old"), (3, "new")]
+    assert (commit.result.inserted, commit.result.updated) == (1, 1)
+
+
+def test_small_tables_notice_staged_changes_that_are_gone(db: Database) -> None:
+    tables = _three(db, "2, 'new'")
+    db.execute(f"truncate {stage_name(tables['public.b'].spec, 0)}")
+    with pytest.raises(StaleStage, match=r'table "public\.b": 0 of 1 staged changes are there'):
+        _commit(db, tables, []).run()
+    assert db.query("select v from c order by id") == [("old",), ("old",)]
+    assert db.value("select count(*) from a") == 2
+
+
+def test_what_must_be_asked_for_is_not_merged_together(db: Database) -> None:
+    tables = _three(db, "2, 'new'")
+    table = tables["public.c"]
+    assert TableMerge(db, table, 0, [7]).known_steps()
+    assert not TableMerge(db, table, 0, [7], after=5).known_steps()  # behind a truncate
+    one, other = (Part(nr, 1, 5, Counter({("U", 1): 1, ("D", 0): 1})) for nr in (7, 8))
+    table.kinds = Counter({("U", 1): 2, ("D", 0): 2})
+    table.chunks, table.parts = 2, [one, other]
+    assert not TableMerge(db, table, 0, []).known_steps()  # a key's changes may interleave
+    table.parts = [one, replace(other, first=6, last=9)]
+    steps = TableMerge(db, table, 0, []).known_steps()
+    assert [s.counts for s in steps] == ["deleted", "updated", "deleted", "updated"]

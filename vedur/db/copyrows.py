@@ -1,18 +1,19 @@
-"""The rows of `copy ... to stdout`, one at a time, without the driver's bookkeeping for each.
+"""COPY without the driver's bookkeeping for each row, or for each of many small statements.
 
-psycopg waits for every row through its generators, about 5 µs a row; asking libpq directly takes
-a tenth of that. For readers that look at every row; `pump` is for those that do not.
+psycopg waits for every row of `copy ... to stdout` through its generators, about 5 µs a row; asking
+libpq directly takes a tenth of that. For readers that look at every row; `pump` is for those that
+do not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from select import POLLIN
 
 from psycopg import pq
 
 from vedur.db.database import Database
-from vedur.db.pump import _drain, _failure, _result, _start, _wait
+from vedur.db.pump import _drain, _failure, _libpq_errors, _put, _result, _start, _wait
 
 
 def copy_blocks(db: Database, text: str, size: int) -> Iterator[bytes]:
@@ -62,3 +63,36 @@ def _end(db: Database, text: str) -> None:
         _drain(pgconn)
         raise _failure(db, result, text)
     _drain(pgconn)
+
+
+def copy_all(db: Database, copies: Sequence[tuple[str, Iterable[bytes]]]) -> None:
+    """Run several `copy ... from stdin` with their data, sent as one query.
+
+    The server asks for the data of the next as soon as it has taken that of the one before. 500 of
+    40 rows each took 0.07 s, 0.025 of it CPU here; one after the other by psycopg 0.18 and 0.07.
+    """
+    pgconn = db.raw.pgconn
+    whole = "; ".join(text for text, _ in copies)
+    with _libpq_errors(whole):
+        pgconn.send_query(whole.encode())
+        for text, blocks in copies:
+            _expect(db, pq.ExecStatus.COPY_IN, text)
+            try:
+                for block in blocks:
+                    _put(pgconn, block)
+            except BaseException:
+                pgconn.put_copy_end(b"the sender failed")
+                _drain(pgconn)
+                raise
+            pgconn.put_copy_end()
+            _expect(db, pq.ExecStatus.COMMAND_OK, text)
+        _drain(pgconn)
+
+
+def _expect(db: Database, status: pq.ExecStatus, text: str) -> None:
+    result = _result(db.raw.pgconn)
+    if result is None or result.status != status:
+        failure = _failure(db, result, text)
+        if db.raw.pgconn.status == pq.ConnStatus.OK:
+            _drain(db.raw.pgconn)
+        raise failure

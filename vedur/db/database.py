@@ -132,6 +132,19 @@ class Database:
             cur.execute(text, params)
             return cur.rowcount
 
+    def each(self, texts: Sequence[str]) -> list[Any]:
+        """Run statements in one round trip; of each its rows, or how many it affected."""
+        text = ";\n".join(texts)
+        found: list[Any] = []
+        with self._errors(text), self.raw.cursor() as cur:
+            more: bool | None = bool(texts)
+            if more:
+                cur.execute(cast(Any, text))
+            while more:
+                found.append(cur.fetchall() if cur.description else cur.rowcount)
+                more = cur.nextset()
+        return found
+
     def executemany(self, text: str, rows: Sequence[Params]) -> None:
         """Run one statement for many parameter sets, pipelined."""
         with self._errors(text), self.raw.cursor() as cur:

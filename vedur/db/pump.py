@@ -56,12 +56,19 @@ def pump(source: Database, copy_out: str, target: Database, copy_in: str) -> Pum
     quick way, so its caller opens a new one for the next pump; its transaction must only read.
     """
     way = _splice if _plain(source) and _plain(target) else _through_libpq
-    try:
+    with _libpq_errors(copy_in):
         return way(source, copy_out, target, copy_in)
-    except psycopg.Error as error:  # what libpq itself notices is always a lost connection
+
+
+@contextmanager
+def _libpq_errors(text: str) -> Iterator[None]:
+    """What libpq itself notices is always a lost connection."""
+    try:
+        yield
+    except psycopg.Error as error:
         lines = str(error).strip().splitlines()
         message = lines[0] if lines else "connection lost during copy"
-        raise ConnectError(message, query=copy_in, sqlstate=None) from error
+        raise ConnectError(message, query=text, sqlstate=None) from error
 
 
 def _plain(db: Database) -> bool:

@@ -1,8 +1,11 @@
-"""Set-based merge of one staged table: DELETE, UPDATE, INSERT, in the caller's transaction.
+"""Set-based merge of staged tables: DELETE, UPDATE, INSERT, in the caller's transaction.
 
 Deletes go first and inserts last, so a unique value can move from one row to another. Updates in
 between can still collide in passing (two rows swapping a unique value); then the same work is
 done again with the old versions of all updated rows taken out before the first new one goes in.
+
+Tables with few changes whose statements are known beforehand go together, many in a round trip
+(`merge_together`): of a batch over hundreds of tables most of the time is waiting for answers.
 """
 
 from __future__ import annotations
@@ -10,7 +13,10 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 from vedur.change.table import TableSpec
 from vedur.db import Database
@@ -34,6 +40,10 @@ MAX_PARTS = 8
 LATEST_ROWS = 100_000
 
 
+#: A table with more changes is merged alone: a group that fails is merged again one by one.
+TOGETHER_ROWS = 2_000
+
+
 class NeedsRowByRow(Exception):
     """The net changes of this table cannot be composed; replay its events one by one."""
 
@@ -53,6 +63,24 @@ class Merged:
         self.updated += more.updated
         self.inserted += more.inserted
         self.missing += more.missing
+
+
+@dataclass(frozen=True)
+class Step:
+    """A statement of a merge, and what the rows that it touches count as."""
+
+    text: str  # without one there is nothing to do, and all rows count
+    counts: str  # a field of `Merged`
+    of: int | None = None  # so many should be there: the others are missing
+
+    def done(self, answer: Any) -> Merged:
+        """What the server's answer amounts to; `merge_update_latest` tells both numbers."""
+        if isinstance(answer, int):
+            changed, of = answer, self.of
+        else:
+            ((of, changed),) = answer
+        missing = of - changed if of is not None else 0
+        return Merged(**{self.counts: changed, "missing": missing})
 
 
 @dataclass
@@ -92,9 +120,8 @@ class TableMerge:
             raise NeedsRowByRow
         try:
             with self.db.transaction():
-                if alike == "U":
-                    return self._update_latest()
-                return self._merge_all(parts, reinsert=self._identity_in_the_way())
+                steps = [self._latest()] if alike == "U" else self._steps_of(parts)
+                return self._run_steps(steps)
         except DatabaseError as error:
             if error.sqlstate not in _COLLISIONS or not self._total("U"):
                 raise
@@ -102,7 +129,21 @@ class TableMerge:
             if alike:
                 self._fold()
             with self.db.transaction():
-                return self._merge_all(parts, reinsert=True)
+                return self._run_steps(self._steps_of(parts, reinsert=True))
+
+    def known_steps(self) -> list[Step]:
+        """All it takes, where few rows are staged and nothing must be asked first; else none."""
+        if self.table.rows > TOGETHER_ROWS or self.after or self.spec.condition:
+            return []
+        if any(kind not in "IUDP" for kind, _ in self.kinds):
+            return []
+        alike = self._alike()
+        if alike == "U":
+            return [self._latest()]
+        parts = [] if alike else self._orderable()
+        if not alike and (not _apart(parts) if parts else self.table.needs_fold):
+            return []
+        return self._steps_of(parts)
 
     def clear_way(self) -> None:
         """Rows that an insert would find go first: the events know better."""
@@ -142,18 +183,21 @@ class TableMerge:
         takes 0.75 s); in order only the keys that are in several parts cost something. It needs
         parts whose runs of a key do not interleave: they may where transactions ran side by side.
         """
-        parts = sorted(self.table.parts, key=lambda p: p.first)
-        plain = self.spec.canonical(self.table.keys) and not self.spec.condition and not self.after
-        if not plain or not 1 < len(parts) <= MAX_PARTS:
-            return []
-        if any(kind not in "IUDP" for kind, _ in self.kinds):
-            return []
-        reached = parts[0].last
+        parts = self._orderable()
+        reached = parts[0].last if parts else 0
         for at, part in enumerate(parts[1:], 1):
             if part.first <= reached and self._interleaved(parts[:at], part, reached):
                 return []
             reached = max(reached, part.last)
         return parts
+
+    def _orderable(self) -> list[Part]:
+        """Several parts in the order of their first events, if they are such that order helps."""
+        parts = sorted(self.table.parts, key=lambda p: p.first)
+        plain = self.spec.canonical(self.table.keys) and not self.spec.condition and not self.after
+        if not plain or not 1 < len(parts) <= MAX_PARTS:
+            return []
+        return [] if any(kind not in "IUDP" for kind, _ in self.kinds) else parts
 
     def _interleaved(self, earlier: list[Part], part: Part, reached: int) -> bool:
         keys = [self.position[k] for k in self.table.keys]
@@ -170,18 +214,32 @@ class TableMerge:
             )
         )
 
-    def _merge_all(self, parts: list[Part], reinsert: bool) -> Merged:
+    def _steps_of(self, parts: list[Part], reinsert: bool = False) -> list[Step]:
+        """The statements for all that is staged, or for some parts one after the other."""
+        reinsert = reinsert or self._identity_in_the_way()
         if not parts:
-            return self._merge(reinsert)
-        done = Merged()
+            return self._steps(reinsert)
         slices, kinds = self.slices, self.kinds
+        steps = []
         try:
             for part in parts:
                 self.slices, self.kinds = [part.slice], part.kinds
-                done.add(self._merge(reinsert))
+                steps += self._steps(reinsert)
         finally:
             self.slices, self.kinds = slices, kinds
+        return steps
+
+    def _run_steps(self, steps: list[Step]) -> Merged:
+        done = Merged()
+        for step in steps:
+            done.add(step.done(self._answer(step)))
         return done
+
+    def _answer(self, step: Step) -> Any:
+        if not step.text:
+            return step.of
+        (answer,) = self.db.each([step.text])
+        return answer
 
     def _check(self) -> None:
         """All that was announced is there, and the truncate cuts no net change in two.
@@ -189,8 +247,16 @@ class TableMerge:
         A truncate is seen by the task of its own slice. Another slice may hold an older
         transaction that wrote the same key on both sides of it.
         """
+        self.require(self.db.one(self.counting))
+
+    @property
+    def counting(self) -> str:
+        """The statement whose answer `require` wants."""
         listed = ", ".join(map(str, self.slices))
-        found = self.db.one(self._text("staged", slices=listed, after=self.after))
+        return self._text("staged", slices=listed, after=self.after)
+
+    def require(self, found: Any) -> None:
+        """See `_check`."""
         if found.n != self.table.rows:
             raise StaleStage(
                 f'table "{self.spec.name}": {found.n} of {self.table.rows} staged changes are '
@@ -199,41 +265,39 @@ class TableMerge:
         if self.after and found.astride:
             raise NeedsRowByRow
 
-    def _merge(self, reinsert: bool) -> Merged:
-        done = Merged()
+    def _steps(self, reinsert: bool) -> list[Step]:
+        steps = []
         if self._total("D") or self._total("P"):
-            done.deleted = self._run("merge_delete")
+            steps.append(Step(self._text("merge_delete"), "deleted"))
         for shape, columns in self.table.shapes.items():
             count = self.kinds["U", shape]
             if not count:
                 continue
-            changed = self._reinsert(shape, columns) if reinsert else self._update(shape, columns)
-            done.updated += changed
+            text = self._reinsert(shape, columns) if reinsert else self._update(shape, columns)
+            steps.append(Step(text, "updated", None if self.spec.condition and text else count))
             if self.spec.condition:
-                done.inserted += self._insert(shape, columns, "merge_insert_missing")
-            else:
-                done.missing += count - changed
+                text = self._insert(shape, columns, "merge_insert_missing")
+                steps.append(Step(text, "inserted"))
         for shape, columns in self.table.shapes.items():
             if self.kinds["I", shape] or self.kinds["P", shape]:
-                done.inserted += self._insert(shape, columns)
-        return done
+                steps.append(Step(self._insert(shape, columns), "inserted"))
+        return steps
 
     def _sets(self, columns: tuple[str, ...]) -> str:
         return ", ".join(
             f"{quote_ident(c)} = s.{self.position[c]}" for c in columns if c not in self.table.keys
         )
 
-    def _update(self, shape: int, columns: tuple[str, ...]) -> int:
+    def _update(self, shape: int, columns: tuple[str, ...]) -> str:
         sets = self._sets(columns)
-        if not sets:  # a table that is all key: an update says nothing new
-            return self.kinds["U", shape]
-        return self._run("merge_update", shape=shape, sets=sets)
+        # a table that is all key: an update says nothing new
+        return self._text("merge_update", shape=shape, sets=sets) if sets else ""
 
-    def _update_latest(self) -> Merged:
+    def _latest(self) -> Step:
         ((shape, columns),) = ((s, c) for s, c in self.table.shapes.items() if self.kinds["U", s])
         sets = self._sets(columns)
         if not sets:
-            return Merged(updated=self.kinds["U", shape])
+            return Step("", "updated", self.kinds["U", shape])
         types = self.spec.by_name
         # Whatever the order is, it need not be that of a language.
         keys = ", ".join(
@@ -241,23 +305,22 @@ class TableMerge:
             for k in self.table.keys
         )
         text = self._text("merge_update_latest", shape=shape, sets=sets, keys=keys)
-        found = self.db.one(text)
-        return Merged(updated=found.changed, missing=found.latest - found.changed)
+        return Step(text, "updated")
 
-    def _insert(self, shape: int, columns: tuple[str, ...], name: str = "merge_insert") -> int:
-        return self._run(
+    def _insert(self, shape: int, columns: tuple[str, ...], name: str = "merge_insert") -> str:
+        return self._text(
             name,
             shape=shape,
             columns=", ".join(map(quote_ident, columns)),
             values=", ".join(f"s.{self.position[c]}" for c in columns),
         )
 
-    def _reinsert(self, shape: int, columns: tuple[str, ...]) -> int:
+    def _reinsert(self, shape: int, columns: tuple[str, ...]) -> str:
         """Columns that the events do not have keep the value of the row taken out."""
         kept = [c.name for c in self.spec.stage_columns if c.name not in columns]
         returning = [f"s.{self.position[c]} as n{i}" for i, c in enumerate(columns)]
         returning += [f"d.{quote_ident(c)} as k{i}" for i, c in enumerate(kept)]
-        return self._run(
+        return self._text(
             "merge_reinsert",
             shape=shape,
             returning="".join(f", {r}" for r in returning),
@@ -333,3 +396,24 @@ class TableMerge:
                 **words,
             }
         )
+
+
+def _apart(parts: list[Part]) -> bool:
+    """Has each part ended before the next begins? Then no key's changes interleave."""
+    return all(a.last < b.first for a, b in pairwise(parts))
+
+
+def merge_together(db: Database, merges: Sequence[tuple[TableMerge, list[Step]]]) -> list[Merged]:
+    """Merge several tables by steps that are known, in one round trip."""
+    texts = []
+    for merge, steps in merges:
+        texts += [merge.counting, *(step.text for step in steps if step.text)]
+    answers = iter(db.each(texts))
+    found = []
+    for merge, steps in merges:
+        merge.require(next(answers)[0])
+        done = Merged()
+        for step in steps:
+            done.add(step.done(next(answers) if step.text else step.of))
+        found.append(done)
+    return found

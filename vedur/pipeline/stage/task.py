@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import secrets
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Any
@@ -30,7 +30,7 @@ from vedur.change.quick import (
 )
 from vedur.change.table import TableSpec
 from vedur.db import Database
-from vedur.db.copyrows import copy_blocks
+from vedur.db.copyrows import copy_all, copy_blocks
 from vedur.errors import StateError, VedurError, error_to_json
 from vedur.pipeline.stage.links import link
 from vedur.pipeline.stage.tables import log_name, stage_name
@@ -40,8 +40,14 @@ from vedur.sql import query
 #: twice that.
 FLUSH_BYTES = 64 << 20
 _WRITE_CHARS = 1 << 18
+#: Tables with at most that many changed rows are written in one round trip, so many at a time.
+_FEW = 2_000
+_TOGETHER = 50
 #: Arrow works on that many at a time, where tables are few.
 _READ_BYTES = 1 << 20
+
+#: A statement and its data.
+Copy = tuple[str, Iterable[bytes]]
 
 
 @dataclass(frozen=True)
@@ -124,30 +130,43 @@ class _Attempt:
     def flush(self) -> None:
         self.held = max(self.held, self.collapser.size)
         buffers, logged = self.collapser.take()
-        for name, buffer in buffers.items():
-            self._write_table(name, buffer)
+        for group in _groups(buffers):
+            self._write_tables(group)
         if logged:
             self._write_log(logged)
 
-    def _write_table(self, name: str, buffer: TableBuffer) -> None:
+    def _write_tables(self, group: dict[str, TableBuffer]) -> None:
+        parts = {name: (secrets.randbits(62), buffer.first) for name, buffer in group.items()}
+        copies: list[Copy] = []
+        for name, buffer in group.items():
+            copies += self._copies(buffer, parts[name][0])
+        if copies:
+            copy_all(self.target, copies)
+        for name, buffer in group.items():
+            self._tell(name, buffer, *parts[name])
+
+    def _copies(self, buffer: TableBuffer, part: int) -> Iterator[Copy]:
+        """What a table's net changes take, none of it empty: a statement for nothing is dear where
+        tables are many."""
+        stage = stage_name(buffer.spec, self.task.slot)
+        nets = settled(self.collapser, buffer)
+        rows = _blocks(buffer.lines(part))
+        first = next(rows, None)
+        if first is not None:
+            yield query("replay", "stage_copy").format(stage=stage), chain((first,), rows)
+        for shape, entries in raw_entries(buffer):
+            text = _copy_csv(stage, stage_places(buffer.spec, shape) or ())
+            yield text, _blocks(csv_blocks(part, shape, entries))
+        for net in nets:
+            yield _copy_csv(stage, net_places(buffer.spec, net)), net.csv(part)
+
+    def _tell(self, name: str, buffer: TableBuffer, part: int, first: int) -> None:
+        """Add what was written to the summary."""
         said = self.summary(name)
         said.keys = list(buffer.keys)
         said.chunks += 1
         said.last = max(said.last, int(buffer.last))
-        stage = stage_name(buffer.spec, self.task.slot)
-        part = secrets.randbits(62)
-        first = buffer.first
-        nets = settled(self.collapser, buffer)
         said.noop += buffer.noop
-        self._copy(query("replay", "stage_copy").format(stage=stage), buffer.lines(part))
-        for shape, entries in raw_entries(buffer):
-            text = _copy_csv(stage, stage_places(buffer.spec, shape) or ())
-            self._copy(text, csv_blocks(part, shape, entries))
-        for net in nets:
-            places = net_places(buffer.spec, net)
-            with self.target.copy_in(_copy_csv(stage, places)) as copy:
-                for block in net.csv(part):
-                    copy.write(block)
         known = {s.id: s.columns for s in (*buffer.shapes.values(), *buffer.unions.values())}
         kinds = {f"{kind}/{shape}": n for (kind, shape), n in buffer.kinds.items()}
         said.parts.append({"slice": part, "first": first, "last": int(buffer.last), "kinds": kinds})
@@ -174,23 +193,8 @@ class _Attempt:
             )
             for e in events
         )
-        self._copy(query("replay", "log_copy").format(log=name), rows)
-
-    def _copy(self, text: str, lines: Iterable[str]) -> None:
-        rest = iter(lines)
-        first = next(rest, None)
-        if first is None:  # a statement for nothing is dear where tables are many
-            return
-        with self.target.copy_in(text) as copy:
-            block: list[str] = []
-            size = 0
-            for row in chain((first,), rest):
-                block.append(row)
-                size += len(row)
-                if size > _WRITE_CHARS:
-                    copy.write("".join(block).encode())
-                    block, size = [], 0
-            copy.write("".join(block).encode())
+        text = query("replay", "log_copy").format(log=name)
+        copy_all(self.target, [(text, _blocks(rows))])
 
     def result(self, part: int) -> dict[str, Any]:
         c = self.collapser
@@ -209,6 +213,35 @@ class _Attempt:
             "faults": [asdict(f) for f in c.faults],
             "missing_columns": {n: sorted(columns) for n, columns in c.missing_columns.items()},
         }
+
+
+def _groups(buffers: dict[str, TableBuffer]) -> Iterator[dict[str, TableBuffer]]:
+    """Tables with few changes go to the server together, others alone."""
+    small: dict[str, TableBuffer] = {}
+    for name, buffer in buffers.items():
+        if buffer.waiting is not None or len(buffer.entries) > _FEW:
+            yield {name: buffer}
+            continue
+        small[name] = buffer
+        if len(small) == _TOGETHER:
+            yield small
+            small = {}
+    if small:
+        yield small
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[bytes]:
+    """Text in pieces that are worth sending."""
+    block: list[str] = []
+    size = 0
+    for row in lines:
+        block.append(row)
+        size += len(row)
+        if size > _WRITE_CHARS:
+            yield "".join(block).encode()
+            block, size = [], 0
+    if block:
+        yield "".join(block).encode()
 
 
 def _copy_csv(stage: str, places: Sequence[int]) -> str:
