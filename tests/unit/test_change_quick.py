@@ -190,6 +190,21 @@ def test_long_runs_are_taken_by_column(ops: list[str], columns: int) -> None:
     assert sink.column_rows >= columns
 
 
+@pytest.mark.parametrize("block", [400, 700, 5000])
+def test_a_key_goes_on_in_later_blocks(block: int) -> None:
+    rows = [(op, keyed(2000)) for op in ("INSERT", "UPDATE")]  # both types are learnt
+    rows += [("INSERT", keyed(i, t=f'"ü {i}"')) for i in range(1, 901)]
+    rows += [("UPDATE", keyed(i, t='""', k=f'"{"x" * (i % 3)}"')) for i in range(300, 1200)]
+    rows += [("UPDATE", keyed(i, n=str(i))) for i in range(1, 1200, 7)]
+    for table in SPECS:
+        text = "".join(copy_row(i, table, *row) for i, row in enumerate(rows, 1))
+        sink, slow = Sink(1 << 20, True), Sink(1 << 20, False)
+        assert sorted(plain(sink.run(text, block)), key=str) == sorted(
+            plain(slow.run(text)), key=str
+        )
+        assert sink.column_rows > 1000 and sink.flushes == 1
+
+
 def test_a_truncate_forgets_what_waits() -> None:
     text = "".join(copy_row(i, "public.one", "INSERT", keyed(i)) for i in range(1, 200))
     truncate = line(["200", "7", "", "", "R", "public.one", ""])

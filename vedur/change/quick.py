@@ -20,9 +20,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from vedur.change import columnar
 from vedur.change.collapse import Collapser, Entry, Shape, TableBuffer
 from vedur.change.columnar import WORTH_RUNS, Block, Net, Rows, Waiting
@@ -55,13 +52,6 @@ class Pattern:
     single: bool
     layout: Layout  # the same by column; of a key's column it knows whether it is in quotes
     ops: dict[str, str] = field(default_factory=dict)
-
-    def keys(self, columns: list[pa.BinaryArray]) -> list[pa.BinaryArray]:
-        """The key's columns among those of the values, as the entries have them."""
-        return [
-            pc.binary_slice(columns[i], 1, -1) if self.layout.kinds[i] == "text" else columns[i]
-            for i in self.shape.key or ()
-        ]
 
 
 def stage_places(spec: TableSpec, shape: Shape) -> list[int] | None:
@@ -190,7 +180,7 @@ class QuickReader:
             count = found.run(at)
             if count < (1 if follows else self.least_run):
                 continue
-            count = rows.fitting(at, count, self.flush_at - self.collapser.size)
+            count = found.fitting(at, count, self.flush_at - self.collapser.size)
             if buffer.waiting is not None and buffer.waiting.pattern is not pattern:
                 self.collapser.take_waiting(buffer)
             if buffer.waiting is None:
@@ -199,7 +189,7 @@ class QuickReader:
             buffer.waiting.pieces.append(piece)
             buffer.last = piece.last
             self.collapser.events += count
-            self.collapser.size += rows.size(at, count)
+            self.collapser.size += found.size(at, count)
             return count
         return 0
 
