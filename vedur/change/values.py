@@ -8,8 +8,8 @@ with it, and a text that begins with a colon is enough. Values become text when 
 rows are wanted: as they are, with the comma that follows each, they are a line of CSV.
 
 CPU for an event of the walk-through's load (four or five values, 100 bytes): about 0.4 µs to cut it
-and 0.15 to write its line. All that a task does with the text of an event takes 1.06, and 0.81 where
-a block has one table; with a column of text for each value it was 1.29 and 1.04.
+and 0.15 to write its line. All that a task does with the text of an event takes 1.06, and 0.81
+where a block has one table; with a column of text for each value it was 1.29 and 1.04.
 """
 
 from __future__ import annotations
