@@ -12,7 +12,7 @@ from vedur import db as vdb
 from vedur.db import pump as pump_module
 from vedur.db.copyrows import copy_all
 from vedur.db.pump import pump
-from vedur.errors import ConnectError, DatabaseError
+from vedur.errors import ConnectError, DatabaseError, PrivilegeError
 
 IN = "copy t from stdin (format {})"
 
@@ -179,3 +179,30 @@ def test_statements_in_one_round_trip_answer_each(db: vdb.Database) -> None:
     assert (inserted, deleted) == (2, 2)
     assert [row.id for row in rows] == [1, 2]
     assert db.each([]) == []
+
+
+def test_copies_fail_with_the_same_errors_as_other_statements(db: vdb.Database) -> None:
+    db.autocommit = True
+    db.execute("create table a (id int check (id > 0))")
+    with pytest.raises(DatabaseError) as refused:
+        copy_all(db, [("copy a from stdin", [b"-1\n"])])
+    assert refused.value.values["detail"] == "Failing row contains (-1)."
+    db.execute("create role nobody_here; set role nobody_here")
+    try:
+        with pytest.raises(PrivilegeError):
+            copy_all(db, [("copy a from stdin", [b"1\n"])])
+    finally:
+        db.execute("reset role; drop role nobody_here")
+
+
+def test_a_server_that_ends_the_session_is_quoted(db: vdb.Database) -> None:
+    db.autocommit = True
+    db.execute("create table a (id int)")
+
+    def blocks() -> Iterator[bytes]:
+        with vdb.connect(db.connstr, autocommit=True) as other:
+            other.query("select pg_terminate_backend(%s, 5000)", [db.backend_pid])
+        yield b"1\n"
+
+    with pytest.raises(ConnectError):
+        copy_all(db, [("copy a from stdin", blocks()), ("copy a from stdin", [b"2\n"])])

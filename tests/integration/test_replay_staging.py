@@ -11,7 +11,7 @@ import pytest
 from tests.fixtures.pg import TestServer
 from vedur.change.table import Replica
 from vedur.db import Database
-from vedur.errors import StaleStage, StateError
+from vedur.errors import DatabaseError, StaleStage, StateError
 from vedur.pipeline.apply.merge import NeedsRowByRow, TableMerge
 from vedur.pipeline.commit import Commit
 from vedur.pipeline.plan import Part, Staged, StagedTable
@@ -230,6 +230,7 @@ def test_of_small_tables_the_one_that_is_refused_is_found(db: Database) -> None:
     # the others were merged one by one, and not twice
     assert db.query("select id, v from a order by id") == [(1, "old"), (2, "old"), (3, "new")]
     assert (commit.result.inserted, commit.result.updated) == (1, 1)
+    assert commit.alone == {"public.c"}  # next time it is in nobody's way
 
 
 def test_small_tables_notice_staged_changes_that_are_gone(db: Database) -> None:
@@ -253,3 +254,16 @@ def test_what_must_be_asked_for_is_not_merged_together(db: Database) -> None:
     table.parts = [one, replace(other, first=6, last=9)]
     steps = TableMerge(db, table, 0, []).known_steps()
     assert [s.counts for s in steps] == ["deleted", "updated", "deleted", "updated"]
+
+
+def test_an_error_that_is_no_events_names_the_tables_of_the_group(db: Database) -> None:
+    tables = _three(db, "2, 'new'")
+    db.execute(
+        "create function cannot() returns trigger language plpgsql as"
+        " $$ begin raise 'no room' using errcode = '53100'; end $$;"
+        "create trigger cannot before update on c for each row execute function cannot()"
+    )
+    with pytest.raises(DatabaseError, match="no room") as caught:
+        _commit(db, tables, []).run()
+    assert caught.value.values["query"] == "merge of public.a, public.b, public.c"
+    assert db.value("select count(*) from a") == 2

@@ -8,8 +8,10 @@ do not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from select import POLLIN
 
+import psycopg
 from psycopg import pq
 
 from vedur.db.database import Database
@@ -93,6 +95,6 @@ def _expect(db: Database, status: pq.ExecStatus, text: str) -> None:
     result = _result(db.raw.pgconn)
     if result is None or result.status != status:
         failure = _failure(db, result, text)
-        if db.raw.pgconn.status == pq.ConnStatus.OK:
+        with suppress(psycopg.Error):  # where the connection is lost, too, that is not the cause
             _drain(db.raw.pgconn)
         raise failure

@@ -81,17 +81,19 @@ def _connect_state(error: psycopg.Error) -> str | None:
     return error.sqlstate
 
 
-def _translate(error: psycopg.Error, name: str, query: str | None) -> DatabaseError:
-    message = _first_line(error)
-    state = error.sqlstate
-    cls: type[DatabaseError] = DatabaseError
+def error_class(state: str | None) -> type[DatabaseError]:
+    """Which of our errors a SQLSTATE is."""
     if state == "42501":
-        cls = PrivilegeError
-    elif state is None or state.startswith("08") or state in ("57P01", "57P02", "57P03"):
-        cls = ConnectError
-    return cls(
-        message,
-        sqlstate=state,
+        return PrivilegeError
+    if state is None or state.startswith("08") or state in ("57P01", "57P02", "57P03"):
+        return ConnectError
+    return DatabaseError
+
+
+def _translate(error: psycopg.Error, name: str, query: str | None) -> DatabaseError:
+    return error_class(error.sqlstate)(
+        _first_line(error),
+        sqlstate=error.sqlstate,
         connection=name,
         query=query,
         detail=error.diag.message_detail,

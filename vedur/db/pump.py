@@ -22,7 +22,7 @@ from select import POLLIN, POLLOUT, poll
 import psycopg
 from psycopg import pq
 
-from vedur.db.database import Database
+from vedur.db.database import Database, error_class
 from vedur.errors import ConnectError, DatabaseError
 
 #: One recv; the kernel seldom has more than 150 kB ready.
@@ -115,15 +115,19 @@ def _failure(db: Database, result: pq.abc.PGresult | None, text: str) -> Databas
         message = pgconn.get_error_message() or "the server closed the connection"
         return ConnectError(message.splitlines()[0], connection=db.name, query=text, sqlstate=None)
     field = pq.DiagnosticField
+    said = {
+        f: value.decode("utf-8", "replace") if (value := result.error_field(f)) else None
+        for f in (field.SQLSTATE, field.MESSAGE_DETAIL, field.MESSAGE_HINT, field.CONTEXT)
+    }
     primary = result.error_field(field.MESSAGE_PRIMARY) or result.error_message
-    state = result.error_field(field.SQLSTATE)
-    context = result.error_field(field.CONTEXT)
-    return DatabaseError(
-        primary.decode("utf-8", "replace"),
+    return error_class(said[field.SQLSTATE])(
+        primary.decode("utf-8", "replace") if isinstance(primary, bytes) else primary,
         connection=db.name,
         query=text,
-        sqlstate=state.decode() if state else None,
-        context=context.decode("utf-8", "replace") if context else None,
+        sqlstate=said[field.SQLSTATE],
+        detail=said[field.MESSAGE_DETAIL],
+        hint=said[field.MESSAGE_HINT],
+        context=said[field.CONTEXT],
     )
 
 

@@ -69,6 +69,7 @@ class Commit:
     load_specs: LoadSpecs
     aside: Aside | None = None
     replace: bool = False
+    alone: set[str] = field(default_factory=set)  # tables that were in the way of others
     result: Result = field(default_factory=Result)
 
     def run(self) -> Result:
@@ -181,13 +182,16 @@ class Commit:
             raise
 
     def _merge_all(self, before: int) -> None:
-        """Merge what all tables have before event `before`, the first script."""
+        """Merge what all tables have before event `before`, the first script.
+
+        In no order that matters: in the role of a replica no foreign key looks at it.
+        """
         known: list[_Known] = []
         for name, table in self.staged.tables.items():
             if not table.rows:
                 continue
             merge = self._merge_of(name, table)
-            steps = [] if self.replace else merge.known_steps()
+            steps = [] if self.replace or name in self.alone else merge.known_steps()
             if steps:
                 known.append((name, merge, steps))
             else:
@@ -200,19 +204,30 @@ class Commit:
         return TableMerge(self.db, table, self.staged.slot, table.slices, after)
 
     def _merge_together(self, group: Sequence[_Known], before: int) -> None:
-        """Several small tables at once; if the server refuses, one by one to see which it is."""
+        """Several small tables at once; if the server refuses, by halves to see which it is."""
         try:
             with self.db.transaction():
                 done = merge_together(self.db, [(merge, steps) for _, merge, steps in group])
         except DatabaseError as error:
             if not blames_event(error):
+                names = ", ".join(name for name, _, _ in group)
+                error.values["query"] = f"merge of {names}"  # the first statement tells nothing
                 raise
-            log.debug("tables are merged one by one, because: %s", error)
-            for name, merge, _ in group:
-                self._merge(name, merge, before)
+            log.debug("%s tables cannot be merged together: %s", len(group), error)
+            self._merge_apart(group, before)
             return
         for (name, merge, _), merged in zip(group, done, strict=True):
             self._count(name, merge, merged)
+
+    def _merge_apart(self, group: Sequence[_Known], before: int) -> None:
+        half = len(group) // 2
+        if half:
+            self._merge_together(group[:half], before)
+            self._merge_together(group[half:], before)
+        else:
+            ((name, merge, _),) = group
+            self.alone.add(name)
+            self._merge(name, merge, before)
 
     def _merge(self, name: str, merge: TableMerge, before: int) -> None:
         after = merge.after

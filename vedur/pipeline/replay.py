@@ -44,7 +44,8 @@ _ATTEMPTS = 4
 #: empty one takes the server 2.8 ms (an unlogged table gets new files, and they are synced). When
 #: so many rows were passed over, emptying would have been as cheap.
 _PASSED_ROWS = 14_000
-#: After that many batches a table that was last replayed row by row is tried as a whole again.
+#: After that many batches a table that was last replayed row by row is tried as a whole again, and
+#: one that others could not be merged with is merged with them.
 _LEARN_AGAIN = 64
 
 
@@ -67,6 +68,7 @@ class SparkReplay:
     _used: dict[int, set[str]] = field(default_factory=lambda: {0: set(), 1: set()})
     _rows: Counter[str] = field(default_factory=Counter)  # left in a staging table
     _passed: Counter[str] = field(default_factory=Counter)  # read there for nothing
+    _alone: set[str] = field(default_factory=set)  # tables that are not merged with others
     _count: int = 0
     _warned: dict[str, frozenset[str]] = field(default_factory=dict)
     _plans: Plans = field(default_factory=dict, repr=False)
@@ -122,6 +124,7 @@ class SparkReplay:
         self._count += 1
         if self._count % _LEARN_AGAIN == 0:
             self.log_tables.clear()
+            self._alone.clear()
         # Tables that share one table here are one sequence of events.
         homes = Counter(w.dest for w in tables)
         log_tables = frozenset(self.log_tables) | {
@@ -265,6 +268,7 @@ class SparkReplay:
             load_specs=lambda tables: self._load(db, tables),
             aside=aside,
             replace=self.replace,
+            alone=self._alone,
         )
         result = commit.run()
         self._warn_missing(result.missing_columns)

@@ -39,7 +39,6 @@ MAX_PARTS = 8
 #: them 0.59 to 0.71 (0.53 to 0.68).
 LATEST_ROWS = 100_000
 
-
 #: A table with more changes is merged alone: a group that fails is merged again one by one.
 TOGETHER_ROWS = 2_000
 

@@ -40,7 +40,8 @@ from vedur.sql import query
 #: twice that.
 FLUSH_BYTES = 64 << 20
 _WRITE_CHARS = 1 << 18
-#: Tables with at most that many changed rows are written in one round trip, so many at a time.
+#: Tables with at most that many changed rows are written by one query, so many at a time: a round
+#: trip for each instead of two.
 _FEW = 2_000
 _TOGETHER = 50
 #: Arrow works on that many at a time, where tables are few.
