@@ -8,14 +8,12 @@ do not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from select import POLLIN
 
-import psycopg
 from psycopg import pq
 
 from vedur.db.database import Database
-from vedur.db.pump import _drain, _failure, _libpq_errors, _put, _result, _start, _wait
+from vedur.db.pump import _drain, _expect, _libpq_errors, _put, _start, _wait
 
 
 def copy_blocks(db: Database, text: str, size: int) -> Iterator[bytes]:
@@ -59,12 +57,8 @@ def copy_rows(db: Database, text: str) -> Iterator[bytes]:
 
 
 def _end(db: Database, text: str) -> None:
-    pgconn = db.raw.pgconn
-    result = _result(pgconn)
-    if result is None or result.status != pq.ExecStatus.COMMAND_OK:
-        _drain(pgconn)
-        raise _failure(db, result, text)
-    _drain(pgconn)
+    _expect(db, pq.ExecStatus.COMMAND_OK, text)
+    _drain(db.raw.pgconn)
 
 
 def copy_all(db: Database, copies: Sequence[tuple[str, Iterable[bytes]]]) -> None:
@@ -89,12 +83,3 @@ def copy_all(db: Database, copies: Sequence[tuple[str, Iterable[bytes]]]) -> Non
             pgconn.put_copy_end()
             _expect(db, pq.ExecStatus.COMMAND_OK, text)
         _drain(pgconn)
-
-
-def _expect(db: Database, status: pq.ExecStatus, text: str) -> None:
-    result = _result(db.raw.pgconn)
-    if result is None or result.status != status:
-        failure = _failure(db, result, text)
-        with suppress(psycopg.Error):  # where the connection is lost, too, that is not the cause
-            _drain(db.raw.pgconn)
-        raise failure

@@ -136,15 +136,14 @@ class Database:
 
     def each(self, texts: Sequence[str]) -> list[Any]:
         """Run statements in one round trip; of each its rows, or how many it affected."""
+        if not texts:
+            return []
         text = ";\n".join(texts)
         found: list[Any] = []
         with self._errors(text), self.raw.cursor() as cur:
-            more: bool | None = bool(texts)
-            if more:
-                cur.execute(cast(Any, text))
-            while more:
+            cur.execute(cast(Any, text))
+            while not found or cur.nextset():
                 found.append(cur.fetchall() if cur.description else cur.rowcount)
-                more = cur.nextset()
         return found
 
     def executemany(self, text: str, rows: Sequence[Params]) -> None:

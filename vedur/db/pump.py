@@ -15,7 +15,7 @@ import re
 import secrets
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from select import POLLIN, POLLOUT, poll
 
@@ -96,12 +96,17 @@ def _result(pgconn: pq.abc.PGconn) -> pq.abc.PGresult | None:
 
 
 def _start(db: Database, text: str, expected: pq.ExecStatus) -> None:
-    pgconn = db.raw.pgconn
-    pgconn.send_query(text.encode())
-    result = _result(pgconn)
-    if result is None or result.status != expected:
-        _drain(pgconn)
-        raise _failure(db, result, text)
+    db.raw.pgconn.send_query(text.encode())
+    _expect(db, expected, text)
+
+
+def _expect(db: Database, status: pq.ExecStatus, text: str) -> None:
+    result = _result(db.raw.pgconn)
+    if result is None or result.status != status:
+        failure = _failure(db, result, text)
+        with suppress(psycopg.Error):  # where the connection is lost, too, that is not the cause
+            _drain(db.raw.pgconn)
+        raise failure
 
 
 def _drain(pgconn: pq.abc.PGconn) -> None:
@@ -121,7 +126,7 @@ def _failure(db: Database, result: pq.abc.PGresult | None, text: str) -> Databas
     }
     primary = result.error_field(field.MESSAGE_PRIMARY) or result.error_message
     return error_class(said[field.SQLSTATE])(
-        primary.decode("utf-8", "replace") if isinstance(primary, bytes) else primary,
+        primary.decode("utf-8", "replace"),
         connection=db.name,
         query=text,
         sqlstate=said[field.SQLSTATE],

@@ -20,16 +20,13 @@ from vedur.pipeline.apply.merge import Merged, NeedsRowByRow, Step, TableMerge, 
 from vedur.pipeline.apply.ordered import Ordered
 from vedur.pipeline.apply.rowwise import RowWise
 from vedur.pipeline.apply.truncate import truncate, truncate_together
-from vedur.pipeline.plan import Staged, StagedTable
+from vedur.pipeline.plan import TOGETHER, Staged, StagedTable
 from vedur.pipeline.stage.tables import log_name
 from vedur.sql import query
 
 log = logging.getLogger(__name__)
 
 _NO_END = (1 << 63) - 1
-
-#: Tables that are merged in one round trip: with 50 of them waiting is next to nothing of the time.
-_TOGETHER = 50
 
 _Known = tuple[str, TableMerge, list[Step]]
 Handler = Callable[[Event], None]
@@ -196,8 +193,8 @@ class Commit:
                 known.append((name, merge, steps))
             else:
                 self._merge(name, merge, before)
-        for at in range(0, len(known), _TOGETHER):
-            self._merge_together(known[at : at + _TOGETHER], before)
+        for at in range(0, len(known), TOGETHER):
+            self._merge_together(known[at : at + TOGETHER], before)
 
     def _merge_of(self, name: str, table: StagedTable) -> TableMerge:
         after = self.staged.truncates.get(name, 0)

@@ -10,6 +10,11 @@ from typing import Any
 from vedur.change.event import Event, EventRange
 from vedur.change.table import TableSpec
 
+#: Tables with at most that many changes are written and merged with others, so many at a time: what
+#: a group costs that is refused stays small, and waiting is next to nothing of the time.
+FEW_CHANGES = 2_000
+TOGETHER = 50
+
 
 @dataclass(frozen=True)
 class Part:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -22,7 +22,7 @@ from vedur.change.table import TableSpec
 from vedur.db import Database
 from vedur.errors import DatabaseError, StaleStage
 from vedur.names import quote_ident
-from vedur.pipeline.plan import Part, StagedTable
+from vedur.pipeline.plan import FEW_CHANGES, Part, StagedTable
 from vedur.pipeline.stage.tables import stage_name
 from vedur.sql import query
 
@@ -38,9 +38,6 @@ MAX_PARTS = 8
 #: of 200,000 rows in two parts 0.27 to 0.34 s of CPU (part after part 0.33 to 0.55), 200,000 of
 #: them 0.59 to 0.71 (0.53 to 0.68).
 LATEST_ROWS = 100_000
-
-#: A table with more changes is merged alone: a group that fails is merged again one by one.
-TOGETHER_ROWS = 2_000
 
 
 class NeedsRowByRow(Exception):
@@ -132,7 +129,7 @@ class TableMerge:
 
     def known_steps(self) -> list[Step]:
         """All it takes, where few rows are staged and nothing must be asked first; else none."""
-        if self.table.rows > TOGETHER_ROWS or self.after or self.spec.condition:
+        if self.table.rows > FEW_CHANGES or self.after or self.spec.condition:
             return []
         if any(kind not in "IUDP" for kind, _ in self.kinds):
             return []
@@ -229,16 +226,7 @@ class TableMerge:
         return steps
 
     def _run_steps(self, steps: list[Step]) -> Merged:
-        done = Merged()
-        for step in steps:
-            done.add(step.done(self._answer(step)))
-        return done
-
-    def _answer(self, step: Step) -> Any:
-        if not step.text:
-            return step.of
-        (answer,) = self.db.each([step.text])
-        return answer
+        return _counted(steps, iter(self.db.each(_texts(steps))))
 
     def _check(self) -> None:
         """All that was announced is there, and the truncate cuts no net change in two.
@@ -406,13 +394,22 @@ def merge_together(db: Database, merges: Sequence[tuple[TableMerge, list[Step]]]
     """Merge several tables by steps that are known, in one round trip."""
     texts = []
     for merge, steps in merges:
-        texts += [merge.counting, *(step.text for step in steps if step.text)]
+        texts += [merge.counting, *_texts(steps)]
     answers = iter(db.each(texts))
     found = []
     for merge, steps in merges:
         merge.require(next(answers)[0])
-        done = Merged()
-        for step in steps:
-            done.add(step.done(next(answers) if step.text else step.of))
-        found.append(done)
+        found.append(_counted(steps, answers))
     return found
+
+
+def _texts(steps: Iterable[Step]) -> list[str]:
+    return [step.text for step in steps if step.text]
+
+
+def _counted(steps: Iterable[Step], answers: Iterator[Any]) -> Merged:
+    """What steps have done; each that has a statement takes an answer."""
+    done = Merged()
+    for step in steps:
+        done.add(step.done(next(answers) if step.text else step.of))
+    return done

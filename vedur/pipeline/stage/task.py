@@ -32,6 +32,7 @@ from vedur.change.table import TableSpec
 from vedur.db import Database
 from vedur.db.copyrows import copy_all, copy_blocks
 from vedur.errors import StateError, VedurError, error_to_json
+from vedur.pipeline.plan import FEW_CHANGES, TOGETHER
 from vedur.pipeline.stage.links import link
 from vedur.pipeline.stage.tables import log_name, stage_name
 from vedur.sql import query
@@ -40,10 +41,6 @@ from vedur.sql import query
 #: twice that.
 FLUSH_BYTES = 64 << 20
 _WRITE_CHARS = 1 << 18
-#: Tables with at most that many changed rows are written by one query, so many at a time: a round
-#: trip for each instead of two.
-_FEW = 2_000
-_TOGETHER = 50
 #: Arrow works on that many at a time, where tables are few.
 _READ_BYTES = 1 << 20
 
@@ -217,14 +214,14 @@ class _Attempt:
 
 
 def _groups(buffers: dict[str, TableBuffer]) -> Iterator[dict[str, TableBuffer]]:
-    """Tables with few changes go to the server together, others alone."""
+    """Tables with few changes go to the server in one query, others alone."""
     small: dict[str, TableBuffer] = {}
     for name, buffer in buffers.items():
-        if buffer.waiting is not None or len(buffer.entries) > _FEW:
+        if buffer.waiting is not None or len(buffer.entries) > FEW_CHANGES:
             yield {name: buffer}
             continue
         small[name] = buffer
-        if len(small) == _TOGETHER:
+        if len(small) == TOGETHER:
             yield small
             small = {}
     if small:
