@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help dev java check lint types layers test test-long demo docs bench peers bench-capture bench-compare bench-scale bench-apply bench-copy bench-latency bench-footprint torture torture-load clean
+.PHONY: help dev java oracles check lint types layers test test-long demo docs bench peers bench-capture bench-compare bench-scale bench-apply bench-copy bench-latency bench-footprint torture torture-load clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,11 +38,18 @@ types: $(STAMP)
 layers: $(STAMP)
 	@$(BIN)/lint-imports --no-cache
 
-test: dev check  ## all checks and all tests but the long ones, on every server version at hand
-	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder --durations 25 -m "not long"
+oracles:  ## what tests compare with (upstream's packages, a browser, a shell), through apt where possible
+	@tools/ensure-oracles
 
-test-long: dev  ## the walk-through, Spark elsewhere, the how-to pages: minutes each
-	@$(BIN)/pytest -q -m long
+# Each run draws its own order and examples; its last lines name the seed, and SEED= has them again.
+SEED ?= $(shell $(PYTHON) -c 'import random; print(random.randrange(2**32))')
+seeded = seed=$(SEED); $(BIN)/pytest --randomly-seed=$$seed --hypothesis-seed=$$seed
+
+test: dev check oracles  ## all checks and all tests but the long ones, on every server version at hand; SEED=
+	@$(seeded) -q -n 3 --dist loadfile --no-loadscope-reorder --durations 25 -m "not long"
+
+test-long: dev oracles  ## the walk-through, Spark elsewhere, the how-to pages: minutes each; SEED=
+	@export VEDUR_EXAMPLES=thorough; $(seeded) -q -m "long or hypothesis"
 
 demo: dev  ## see it work on embedded servers; ARGS=--keep leaves it running
 	@$(BIN)/vedur demo $(ARGS)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 pytest_plugins = [
+    "tests.fixtures.wants",  # others import it
+    "tests.fixtures.examples",
     "tests.fixtures.logs",
     "tests.fixtures.pg",
     "tests.fixtures.proxy",

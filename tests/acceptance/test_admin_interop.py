@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.pg import Servers
+from tests.fixtures.wants import wanting
 from vedur import db as vdb
 from vedur.demo.lab import program
 
 UPSTREAM = shutil.which("londiste") or ""
-pytestmark = pytest.mark.skipif(not UPSTREAM, reason="upstream's londiste is not installed")
+pytestmark = pytest.mark.skipif(not UPSTREAM, reason=wanting("upstream's londiste"))
 
 TABLES = "create schema s; create table s.a (id serial primary key, t text)"
 

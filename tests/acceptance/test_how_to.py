@@ -13,6 +13,7 @@ import pytest
 
 from tests.acceptance import test_tutorial as harness
 from tests.fixtures.pg import VERSIONS, Servers
+from tests.fixtures.wants import wanting
 from vedur import db as vdb
 from vedur.demo.server import free_port
 
@@ -30,7 +31,7 @@ def test_page(name: str, commands: int, servers: Servers, tmp_path: Path) -> Non
     assert follow(PAGES / f"{name}.md", versions, servers, tmp_path) >= commands
 
 
-@pytest.mark.skipif(not shutil.which("londiste"), reason="Londiste 3 is not installed")
+@pytest.mark.skipif(not shutil.which("londiste"), reason=wanting("upstream's londiste"))
 def test_replace_londiste(servers: Servers, tmp_path: Path) -> None:
     """Its extensions are there for PostgreSQL 15."""
     assert follow(PAGES / "replace-londiste.md", (15, 15), servers, tmp_path) >= 25

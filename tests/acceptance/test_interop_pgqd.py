@@ -18,6 +18,7 @@ import pytest
 
 from tests.fixtures.pg import Servers, TestServer
 from tests.fixtures.wait import until
+from tests.fixtures.wants import wanting
 from vedur.clock import SYSTEM
 from vedur.db import Database
 
@@ -121,7 +122,7 @@ def ticks_retries_and_rotates(db: Database) -> None:
 
 def test_the_c_ticker_serves_our_queues(pg_server: TestServer, make_db_on, tmp_path: Path) -> None:
     if not shutil.which(C_PGQD):
-        pytest.skip("Debian package pgqd is not installed")
+        pytest.skip(wanting("upstream's pgqd"))
     db = make_queue(make_db_on(pg_server))
     with ticking([C_PGQD], tmp_path, db, pg_server.port):
         ticks_retries_and_rotates(db)
@@ -152,7 +153,7 @@ def has_python_pgq() -> bool:
 def consumer(tmp_path: Path) -> Callable[[Database], Iterator[list[list[str]]]]:
     """Runs upstream's consumer over everything there is and gives its reports."""
     if not has_python_pgq():
-        pytest.skip("Debian package python3-pgq is not installed")
+        pytest.skip(wanting("python3-pgq"))
     script = tmp_path / "collector.py"
     script.write_text(CONSUMER)
 
@@ -212,7 +213,7 @@ def test_upstream_consumer_under_the_c_ticker(
     pg_server: TestServer, make_db_on, consumer, tmp_path: Path
 ) -> None:
     if not shutil.which(C_PGQD):
-        pytest.skip("Debian package pgqd is not installed")
+        pytest.skip(wanting("upstream's pgqd"))
     db = make_queue(make_db_on(pg_server))
     consumer(db, "--register")
     with ticking([C_PGQD], tmp_path, db, pg_server.port):

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.tls import make_authority, make_certificate, require_tls, secret_file
+from tests.fixtures.wants import wanting
 from vedur import db as vdb
 from vedur.db.conninfo import with_params
 from vedur.demo.lab import Lab, program
@@ -30,7 +31,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.spark,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(DEBIAN is None, reason="PostgreSQL 15 of Debian is missing"),
+    pytest.mark.skipif(DEBIAN is None, reason=wanting("PostgreSQL 15")),
 ]
 
 #: Each has a part that stays the same however the rest is quoted or encoded.

@@ -16,6 +16,7 @@ import pyspark
 import pytest
 
 from tests.fixtures.pg import VERSIONS
+from tests.fixtures.wants import wanting
 from vedur import db as vdb
 from vedur.demo.lab import Lab
 from vedur.demo.story import content
@@ -58,7 +59,7 @@ def lab() -> Iterator[Lab]:
 @pytest.fixture
 def connect_server(tmp_path: Path) -> Iterator[str]:
     """A Spark Connect server of its own; the address for spark.remote."""
-    pytest.importorskip("grpc", reason="Spark Connect needs grpcio: pip install 'vedur[connect]'")
+    pytest.importorskip("grpc", reason=wanting("grpcio"))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     home = Path(pyspark.__file__).parent

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.pg import TestServer
+from tests.fixtures.wants import wanting
 from vedur import db as vdb
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(400)]
@@ -49,7 +50,7 @@ spark.stop()
 def test_batch_and_stream(
     newest: TestServer, make_db_on: Callable[..., vdb.Database], tmp_path: Path
 ) -> None:
-    pytest.importorskip("grpc", reason="Spark Connect's client is not installed")
+    pytest.importorskip("grpc", reason=wanting("grpcio"))
     db = make_db_on(newest, autocommit=True)
     db.call("pgq.create_queue", "q")
     db.execute("update pgq.queue set queue_ticker_max_count = 1")

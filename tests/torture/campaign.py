@@ -21,6 +21,7 @@ import tests.torture.poison  # noqa: F401  (registers its faults, as steps does)
 from tests.torture import checks
 from tests.torture.faults import FAULTS, Cycle, NotReached, Skipped
 from tests.torture.load import Load
+from tests.torture.neutral import neutral
 from tests.torture.rig import Rig
 from tests.torture.steps import is_dear
 
@@ -161,7 +162,7 @@ class Campaign:
         if self.results is not None:
             self.results.parent.mkdir(parents=True, exist_ok=True)
             with self.results.open("a") as out:
-                out.write(json.dumps(record) + "\n")
+                out.write(neutral(json.dumps(record), {self.rig.base: "LAB"}) + "\n")
 
     def _keep_evidence(self, error: BaseException) -> None:
         (self.rig.base / "failure.txt").write_text("".join(traceback.format_exception(error)))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.wants import wanting
 from vedur.cli.commands import COMMANDS
 from vedur.cli.completion import main, script
 from vedur.errors import UsageError
@@ -65,7 +66,7 @@ def test_files_where_files_are_meant(directory: Path) -> None:
     assert complete(directory, "vedur", "src.ini", "tables", "a") == []
 
 
-@pytest.mark.skipif(not shutil.which("zsh"), reason="zsh is not installed")
+@pytest.mark.skipif(not shutil.which("zsh"), reason=wanting("zsh"))
 def test_zsh_takes_it(directory: Path) -> None:
     (directory / "_vedur").write_text(script("zsh"))
     text = "autoload -Uz compinit && compinit -u -D; source ./_vedur; echo ${_comps[vedur]}"

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.wants import wanting
 from vedur.demo.leftover import alive, end, marked, marks
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason=wanting("/proc"))
 
 #: A daemon that has renamed itself and does not listen to SIGTERM.
 STUBBORN = """

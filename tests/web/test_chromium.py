@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.wants import wanting
 from tests.web.lab import QUEUE, Browser, SetLab
 from vedur.node.state import set_consumer_error
 
@@ -15,7 +16,7 @@ PROGRAM = Path("/usr/bin/chromium")
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not PROGRAM.exists(), reason="chromium is not installed"),
+    pytest.mark.skipif(not PROGRAM.exists(), reason=wanting("chromium")),
 ]
 
 OpenPage = Callable[..., Browser]
@@ -24,7 +25,7 @@ PAGES = ("/", "/nodes/src", "/nodes/dst", "/nodes/eu")
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    api = pytest.importorskip("playwright.sync_api", reason=wanting("playwright"))
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=str(PROGRAM), args=["--no-sandbox", "--disable-dev-shm-usage"]
@@ -60,7 +61,9 @@ def fill(lab: SetLab) -> None:
 
 
 def test_it_is_accessible_in_light_and_dark(chromium: Any, address: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason=wanting("axe-playwright-python")
+    ).Axe()
     for scheme in ("light", "dark"):
         # axe brings a script of its own
         context = chromium.new_context(color_scheme=scheme, bypass_csp=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.wants import wanting
 from tests.web.lab import QUEUE, SetLab
 from vedur.demo.server import free_port
 
@@ -19,7 +20,7 @@ UNITS = sorted((ROOT / "packaging" / "systemd").glob("*.service"))
 HTTP = ("starlette", "uvicorn", "jinja2", "prometheus_client")
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason=wanting("systemd-analyze"))
 def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     assert [unit.name for unit in UNITS] == [
         "vedur-ticker@.service",

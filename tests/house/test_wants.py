@@ -1,0 +1,144 @@
+"""A run says what it did without, and nothing in it is drawn alike each time."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from tests.fixtures import examples
+from tests.fixtures.wants import ORACLES, SOURCES, summary, wanting
+
+ROOT = Path(__file__).parents[2]
+TESTS = [path for path in sorted((ROOT / "tests").rglob("*.py")) if path != Path(__file__)]
+
+
+def test_a_skip_for_want_of_something_says_how_to_get_it() -> None:
+    """Reasons of another kind are rare, and listed here."""
+    other = {"tests/sql/test_trigger_parity.py", "tests/house/test_paths.py"}
+    plain = re.compile(
+        r"""(?:pytest\.skip\(|importorskip\([^)]*?|skipif\([^)]*?reason=)f?["'][^)]*"""
+    )
+    for path in TESTS:
+        name = str(path.relative_to(ROOT))
+        for found in plain.findall(path.read_text("utf-8")):
+            assert name in other or "wanting(" in found, f"{name}: {found}"
+
+
+def test_the_summary_counts_and_names_the_command() -> None:
+    reasons = [f"Skipped: {wanting(name)}" for name in ("zsh", "chromium", "zsh")]
+    assert summary([*reasons, "Skipped: bulk capture has no sql format"]) == [
+        "3 tests were skipped for want of:",
+        "     2  zsh (make oracles)",
+        "     1  chromium (make oracles)",
+    ]
+    assert summary([]) == []
+
+
+def test_a_run_without_a_thing_ends_with_that_summary() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "zsh",
+         "tests/unit/test_completion.py"],
+        cwd=ROOT, env={**os.environ, "PATH": str(Path(sys.executable).parent)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "tests were skipped for want of:\n" in done.stdout
+    assert f"zsh ({ORACLES})" in done.stdout
+    assert re.search(r"^seed \d+: make test SEED=\d+", done.stdout, re.M)
+
+
+class Machine:
+    """A PATH with a dpkg-query, an apt-get and an id of our own, which record what is asked."""
+
+    def __init__(self, base: Path, uid: int, offered: str) -> None:
+        self.base = base
+        (base / "installed").write_text("pgqd\n")
+        self._program("dpkg-query", 'for p; do :; done; grep -qx "$p" installed && echo installed')
+        self._program("id", f"echo {uid}")
+        self._program(
+            "apt-get",
+            f'echo "$*" >> asked; shift; for p; do case "$p" in -*) ;; *) case " {offered} " in\n'
+            '*" $p "*) ;; *) exit 100;; esac;; esac; done\n'
+            'for p; do case "$p" in -*) ;; *) echo "$p" >> installed;; esac; done',
+        )
+
+    def _program(self, name: str, body: str) -> None:
+        path = self.base / name
+        path.write_text(f"#!/bin/sh\ncd {self.base}\n{body}\n")
+        path.chmod(0o755)
+
+    def ensure(self, *packages: str) -> str:
+        done = subprocess.run(
+            [ROOT / "tools" / "ensure-packages", "tests", *packages],
+            env={"PATH": f"{self.base}:/usr/bin:/bin"}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0 and done.stderr == ""
+        return done.stdout
+
+    def asked(self) -> str:
+        path = self.base / "asked"
+        return path.read_text() if path.exists() else ""
+
+
+def test_root_gets_what_is_missing(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, 0, "zsh chromium")
+    assert machine.ensure("pgqd", "zsh") == "installing Debian packages for tests: zsh\n"
+    assert "install -y -qq --no-install-recommends zsh\n" in machine.asked()
+    assert machine.ensure("pgqd", "zsh") == ""
+
+
+def test_a_package_that_is_not_offered_keeps_none_away(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, 0, "zsh")
+    said = machine.ensure("postgresql-15", "zsh").splitlines()
+    assert said[0] == "installing Debian packages for tests: postgresql-15 zsh"
+    assert said[1].startswith("missing, so tests that need them are left out: postgresql-15 (as")
+    assert "zsh" in (tmp_path / "installed").read_text()
+
+
+def test_others_are_told_the_command(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, 1000, "zsh")
+    assert machine.ensure("pgqd", "zsh") == (
+        "missing, so tests that need them are left out: zsh"
+        " (as root: apt-get install --no-install-recommends zsh)\n"
+    )
+    assert machine.asked() == ""
+
+
+def test_the_script_of_the_oracles_knows_all_that_tests_want() -> None:
+    script = (ROOT / "tools" / "ensure-oracles").read_text()
+    packages = {
+        "PostgreSQL 15": "postgresql-15 ",
+        "upstream's extensions": "postgresql-15-londiste-sql",
+        "upstream's londiste": "python3-londiste",
+        "upstream's pgqd": "pgqd",
+    }
+    for name, source in SOURCES.items():
+        if source == ORACLES:
+            assert packages.get(name, name) in script, name
+
+
+def test_no_seed_is_fixed() -> None:
+    assert settings.get_current_profile_name() == examples.PROFILE
+    assert not settings.default.derandomize
+    assert settings.default.print_blob and settings.default.database is not None
+    fixed = re.compile(r"seed[= ]\d|@seed\(|derandomize=True")
+    for path in (ROOT / "Makefile", ROOT / ".ci" / "run", ROOT / "pyproject.toml", *TESTS):
+        if "torture" not in path.parts and "tools" not in path.parts:
+            assert not fixed.search(path.read_text("utf-8")), path
+
+
+@pytest.mark.parametrize("seed", ["1", "2"])
+def test_make_hands_one_seed_to_order_and_examples(seed: str) -> None:
+    done = subprocess.run(
+        ["make", "-n", "-C", str(ROOT), "test", f"SEED={seed}", "VENV=/nowhere"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert f"seed={seed}; /nowhere/bin/pytest --randomly-seed=$seed --hypothesis-seed=$seed" in (
+        done.stdout
+    ), done.stderr
