@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import examples
 from vedur import db as vdb
 from vedur.errors import DatabaseError
 
@@ -262,7 +263,7 @@ def _world(connstr: str) -> Iterator[World]:
 
 
 @settings(
-    max_examples=25,
+    max_examples=examples(25),
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import examples
 from tests.integration.test_replay_histories import Session, in_process
 from tests.oracle.leaf import Leaf
 from tests.oracle.pair import QUEUE, call
@@ -17,7 +18,12 @@ from vedur.catalog.attrs import encode_attrs
 from vedur.pipeline import replay
 from vedur.queue import consumer
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.hypothesis,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+]
 
 DDL = 'create table {} (id int primary key, n int, "No te" text, secret text)'
 
@@ -90,18 +96,18 @@ def _lab(make_leaf: Callable[..., Leaf], flags: str | None) -> Leaf:
 
 @pytest.mark.parametrize("flags", [None, "AIUDJ"], ids=["urlenc", "json"])
 @pytest.mark.parametrize(
-    ("examples", "row_by_row"),
-    [(120, False), (40, True), (4, False)],
+    ("count", "row_by_row"),
+    [(examples(50), False), (examples(20), True), (4, False)],
     ids=["in-process", "row-by-row", "spark"],
 )
 def test_a_node_has_the_rows_of_its_conditions(
     make_leaf: Callable[..., Leaf],
     monkeypatch: pytest.MonkeyPatch,
     flags: str | None,
-    examples: int,
+    count: int,
     row_by_row: bool,
 ) -> None:
-    if examples > 10:
+    if count > 10:
         monkeypatch.setattr(replay, "run_job", in_process)
     monkeypatch.setattr(consumer, "EVENTS_PER_SLICE", 1)
     leaf = _lab(make_leaf, flags)
@@ -110,7 +116,7 @@ def test_a_node_has_the_rows_of_its_conditions(
     sessions = [Session(leaf.root.connstr) for _ in range(2)]
 
     @settings(
-        max_examples=examples,
+        max_examples=count,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import examples
 from tests.oracle.leaf import Leaf
 from tests.oracle.quick import quick_leaf
 from vedur.db import Database
@@ -24,7 +25,7 @@ from vedur.queue import consumer
 
 __all__ = ["quick_leaf"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.hypothesis, pytest.mark.slow, pytest.mark.timeout(900)]
 
 TABLES = {
     "public.a": "create table a (id int primary key, u text unique, v text)",
@@ -101,7 +102,7 @@ def check(leaf: Leaf) -> None:
 def test_mend_and_replay_end_in_the_provider(
     quick_leaf: Callable[..., Leaf], monkeypatch: pytest.MonkeyPatch, flags: str | None
 ) -> None:
-    run_histories(quick_leaf(), monkeypatch, flags, 60)
+    run_histories(quick_leaf(), monkeypatch, flags, examples(25))
 
 
 @pytest.mark.spark
@@ -112,7 +113,7 @@ def test_mend_and_replay_on_spark(
 
 
 def run_histories(
-    leaf: Leaf, monkeypatch: pytest.MonkeyPatch, flags: str | None, examples: int
+    leaf: Leaf, monkeypatch: pytest.MonkeyPatch, flags: str | None, count: int
 ) -> None:
     monkeypatch.setattr(consumer, "EVENTS_PER_SLICE", 1)
     for name, ddl in TABLES.items():
@@ -122,7 +123,7 @@ def run_histories(
     leaf.catch_up()
 
     @settings(
-        max_examples=examples,
+        max_examples=count,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import examples
 from tests.oracle import plain
 from tests.oracle.leaf import Leaf
 from tests.oracle.pair import QUEUE
@@ -19,7 +20,12 @@ from vedur.pipeline import replay
 from vedur.pipeline.stage.task import StageTask, stage_slice
 from vedur.queue import consumer, ranges
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.hypothesis,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+]
 
 TABLES = {
     "public.a": "create table a (id int primary key, u text unique, v numeric)",
@@ -109,16 +115,16 @@ class Session:
 
 
 @pytest.mark.parametrize("flags", [None, "AIUDJ"], ids=["urlenc", "json"])
-@pytest.mark.parametrize("examples", [150, 4], ids=["in-process", "spark"])
+@pytest.mark.parametrize("count", [examples(60), 4], ids=["in-process", "spark"])
 def test_replay_equals_row_by_row(
     make_leaf: Callable[..., Leaf],
     make_db_on: Callable[..., Database],
     servers: Any,
     monkeypatch: pytest.MonkeyPatch,
     flags: str | None,
-    examples: int,
+    count: int,
 ) -> None:
-    if examples > 10:
+    if count > 10:
         monkeypatch.setattr(replay, "run_job", in_process)
     monkeypatch.setattr(consumer, "EVENTS_PER_SLICE", 1)
     leaf = make_leaf("ours")
@@ -132,7 +138,7 @@ def test_replay_equals_row_by_row(
     leaf.catch_up()
 
     @settings(
-        max_examples=examples,
+        max_examples=count,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import examples
 from vedur.catalog.script import parse_script, without_transaction
 from vedur.change.collapse import Collapser
 from vedur.change.rename import rename_tables
@@ -27,7 +28,7 @@ from vedur.log import mask
 from vedur.names import parse_name, quote_ident
 
 FAST = settings(
-    max_examples=300,
+    max_examples=examples(300),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
