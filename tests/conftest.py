@@ -7,6 +7,7 @@ import pytest
 pytest_plugins = [
     "tests.fixtures.wants",  # others import it
     "tests.fixtures.examples",
+    "tests.fixtures.initdb",
     "tests.fixtures.logs",
     "tests.fixtures.pg",
     "tests.fixtures.proxy",

@@ -24,7 +24,8 @@ PAGES = ROOT / "docs" / "how-to"
 
 
 @pytest.mark.parametrize(
-    "name,commands", [("first-pair", 15), ("upgrade", 25), ("subset", 15), ("repair", 15)]
+    "name,commands",
+    [("first-pair", 15), ("upgrade", 25), ("subset", 15), ("repair", 15), ("change-tables", 25)],
 )
 def test_page(name: str, commands: int, servers: Servers, tmp_path: Path) -> None:
     versions = min(VERSIONS), max(VERSIONS)

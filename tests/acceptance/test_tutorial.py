@@ -30,6 +30,8 @@ CHANGING = [
     (re.compile(r'^ERROR:  unrecognized parameter "pg_attver"\n', re.M), ""),
     (re.compile(r"[ \t]+$", re.M), ""),
 ]
+#: Five seconds of load are for readers; here as many transactions as show whether they arrive.
+LOAD = ("-T 5 ", "-t 250 ")
 
 
 def _commands(text: str) -> Iterator[tuple[str, str]]:
@@ -44,7 +46,7 @@ def test_tutorial(servers: Servers, tmp_path: Path) -> None:
     ports = {"5501": str(provider.port), "5502": str(subscriber.port)}
 
     def here(text: str) -> str:
-        return re.sub("5501|5502", lambda found: ports[found[0]], text)
+        return re.sub("5501|5502", lambda found: ports[found[0]], text).replace(*LOAD)
 
     path = os.pathsep.join(
         [str(Path(sys.executable).parent), str(subscriber.binaries.bindir), os.environ["PATH"]]
