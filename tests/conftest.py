@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 pytest_plugins = [
-    "tests.fixtures.wants",  # others import it
+    "tests.fixtures.place",  # others import these two
+    "tests.fixtures.wants",
     "tests.fixtures.examples",
     "tests.fixtures.initdb",
     "tests.fixtures.logs",

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fixtures.pg import VERSIONS
+from tests.fixtures.place import new_place
 from vedur.demo.lab import Lab, sql_text
 from vedur.demo.story import KEYS, LEAF, OWNER, ROOT
 
@@ -33,7 +34,7 @@ def talk(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    lab = Lab()
+    lab = Lab(new_place("vedur-lab-"))
     try:
         lab.server("root", VERSIONS[min(VERSIONS)])
         lab.server("leaf", VERSIONS[max(VERSIONS)])

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.place import new_place
 from tests.fixtures.tls import make_authority, make_certificate, require_tls, secret_file
 from tests.fixtures.wants import wanting
 from vedur import db as vdb
@@ -144,7 +145,7 @@ class Closed:
 
 @pytest.fixture
 def closed() -> Iterator[Closed]:
-    lab = Lab()
+    lab = Lab(new_place("vedur-lab-"))
     try:
         yield Closed(lab)
     finally:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.pg import VERSIONS
+from tests.fixtures.place import new_place
 from vedur import db as vdb
 from vedur.demo.lab import Lab
 from vedur.demo.story import content
@@ -39,7 +40,7 @@ NAMES = ["public.orders", "public.lines"]
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    lab = Lab()
+    lab = Lab(new_place("vedur-lab-"))
     lab.server("root", VERSIONS[min(VERSIONS)])
     lab.server("leaf", VERSIONS[max(VERSIONS)])
     yield lab

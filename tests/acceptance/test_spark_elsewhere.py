@@ -16,6 +16,7 @@ import pyspark
 import pytest
 
 from tests.fixtures.pg import VERSIONS
+from tests.fixtures.place import new_place
 from tests.fixtures.wants import wanting
 from vedur import db as vdb
 from vedur.demo.lab import Lab
@@ -42,7 +43,7 @@ CHANGES = (
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    lab = Lab()
+    lab = Lab(new_place("vedur-lab-"))
     try:
         lab.server("root", VERSIONS[min(VERSIONS)])
         lab.server("leaf", VERSIONS[max(VERSIONS)])

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.pg import VERSIONS
+from tests.fixtures.place import new_place
 from vedur import db as vdb
 from vedur.demo.lab import Lab, sql_text
 from vedur.demo.story import KEYS, LEAF, OWNER, PART, PART_OWNER, ROOT, SEQS, TABLES, content
@@ -92,7 +93,7 @@ class Walk:
 
 @pytest.fixture(scope="module")
 def walk() -> Iterator[Walk]:
-    lab = Lab()
+    lab = Lab(new_place("vedur-lab-"))
     try:
         lab.server("root", VERSIONS[min(VERSIONS)])
         lab.server("leaf", VERSIONS[max(VERSIONS)])

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.pg import VERSIONS
+from tests.fixtures.place import new_place
 from vedur import db as vdb
 from vedur.demo.lab import QUEUE, Lab, sql_text
 from vedur.demo.story import KEYS, LEAF, OWNER, ROOT, TABLES, content
@@ -132,7 +133,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    lab = Lab()
+    lab = Lab(new_place("vedur-lab-"))
     try:
         yield _set_up(lab)
     finally:

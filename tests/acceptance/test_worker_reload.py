@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from tests.fixtures.pg import VERSIONS
+from tests.fixtures.place import new_place
 from vedur import db as vdb
 from vedur.demo.lab import Lab
 
@@ -64,7 +65,7 @@ class Root:
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Root]:
-    lab = Lab()
+    lab = Lab(new_place("vedur-lab-"))
     try:
         lab.server("root", VERSIONS[max(VERSIONS)])
         lab.database("root", "shop", "shop")
