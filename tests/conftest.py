@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 pytest_plugins = [
@@ -16,8 +18,15 @@ pytest_plugins = [
 ]
 
 
+#: A file with more tests than this takes a while, however quick each is.
+_MANY = 40
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests first, so that no process is left alone with one at the end."""
+    """Long files first, so that no process is left alone with one at the end; otherwise random."""
+    count = Counter(item.path for item in items)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    long = {item.path for item in items if item.get_closest_marker("spark")}
+    long |= {path for path, tests in count.items() if tests > _MANY}
+    items.sort(key=lambda item: (item.path not in slow, item.path not in long))

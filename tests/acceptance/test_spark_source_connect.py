@@ -14,6 +14,7 @@ import pytest
 from tests.fixtures.pg import TestServer
 from tests.fixtures.wants import wanting
 from vedur import db as vdb
+from vedur.pipeline.javastart import QUICK
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -71,7 +72,11 @@ def test_batch_and_stream(
         timeout=350,
         check=False,
         # Spark looks at directories of sys.path: a package that is installed lies in one.
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "JAVA_TOOL_OPTIONS": QUICK,  # half of the CPU
+        },
     )
     assert done.returncode == 0, done.stderr[:6000]
     batch, stream = json.loads(done.stdout.strip().splitlines()[-1])

@@ -229,7 +229,9 @@ def test_sparks_python_is_killed(site: Site) -> None:
     assert f"Job {LEAF} crashed" not in site.log(seen)
 
 
+@pytest.mark.long
 def test_its_java_is_killed_in_a_first_copy(site: Site) -> None:
+    """What a copy makes of its end at any step is in tests/integration/test_copy_crash.py."""
     lab = site.lab
     rows = 400_000
     text = "create table digoal_01.big (id int primary key, v text)"

@@ -19,7 +19,7 @@ from vedur.ops.change_filter import ChangeFilter, FilterChange, change_filter
 from vedur.ops.compare import CompareOptions, compare
 from vedur.ops.repair import RepairOptions, repair
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
 MakeLab = Callable[..., Lab]
 

@@ -20,7 +20,7 @@ from vedur.ops.compare import CompareOptions, compare, custom_sql
 from vedur.ops.moment import LAGGING, Nodes, meet
 from vedur.ops.repair import RepairOptions, repair
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
 MakeLab = Callable[..., Lab]
 
@@ -210,7 +210,7 @@ def test_ticks_stay_in_the_order_of_their_snapshots(make_lab: MakeLab) -> None: 
     lab = ready(make_lab, 200)
     lab._thread(lab._ticker)
     for statement in WRITERS[:2]:
-        lab.write(statement, 0.0)
+        lab.write(statement, 0.002)
     for _ in range(15):
         with meet(nodes(lab), "public.users", "public.users"):
             pass

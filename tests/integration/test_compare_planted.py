@@ -10,11 +10,11 @@ from tests.integration.compare_lab import Lab, make_lab  # noqa: F401
 from vedur.ops.compare import CompareOptions, compare
 from vedur.ops.repair import RepairOptions, repair
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 MakeLab = Callable[..., Lab]
 
-SIZES = (10, 1_000, 100_000)
+SMALL = (10, 1_000)
 
 #: The rows are made on both sides at once, so that no first copy is needed.
 ACCOUNT = """
@@ -57,13 +57,15 @@ def table(rows: int) -> str:
     return f"public.account_{rows}"
 
 
-def test_planted_in_three_sizes(make_lab: MakeLab) -> None:  # noqa: F811
+@pytest.mark.parametrize("large", [20_000, pytest.param(100_000, marks=pytest.mark.long)])
+def test_planted_in_three_sizes(make_lab: MakeLab, large: int) -> None:  # noqa: F811
     lab = make_lab()
-    for rows in SIZES:
+    sizes = (*SMALL, large)
+    for rows in sizes:
         lab.pair.table(table(rows), ACCOUNT.format(table=table(rows), rows=rows))
     lab.start()
     lab.settle()
-    for rows in SIZES:
+    for rows in sizes:
         name = table(rows)
         lab.write(
             f"insert into {name} (id, note) values (1000000 + (random() * 50)::int, 'new')"
@@ -78,12 +80,12 @@ def test_planted_in_three_sizes(make_lab: MakeLab) -> None:  # noqa: F811
         )
     with lab.session() as session:
         assert compare(session, COMPARE, lab.spark).bad == 0
-        for rows in SIZES:
+        for rows in sizes:
             for statement in PLANTED:
                 lab.plant(statement.format(t=table(rows)))
         expected = {row for found in PLANTED.values() for row in found}
         result = compare(session, COMPARE, lab.spark)
-        assert result.bad == len(SIZES)
+        assert result.bad == len(sizes)
         for one in result.tables:
             assert one.differences is not None
             got = {(r.kind, int(r.key["id"] or 0), r.columns) for r in one.differences.rows}
@@ -94,7 +96,7 @@ def test_planted_in_three_sizes(make_lab: MakeLab) -> None:  # noqa: F811
             "select table_name, action, (row_key::json ->> 0)::int from vedur.repair_log"
         )
         assert sorted(tuple(row) for row in logged) == sorted(
-            (table(rows), _VERBS[kind], key) for rows in SIZES for kind, key, _ in expected
+            (table(rows), _VERBS[kind], key) for rows in sizes for kind, key, _ in expected
         )
         assert compare(session, COMPARE, lab.spark).bad == 0
         assert [d.total for d in repair(session, REPAIR, lab.spark)] == [0] * 3

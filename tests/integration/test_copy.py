@@ -14,7 +14,7 @@ from tests.integration.copy_lab import DEADLINE, Lab
 from vedur import db as vdb
 from vedur.worker.copying_steps import Step
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 
 @pytest.fixture

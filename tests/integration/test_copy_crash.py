@@ -15,7 +15,7 @@ from vedur.errors import ConnectError
 from vedur.pipeline.copy import SparkLoader
 from vedur.worker.copying_steps import Step
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 DDL = """
 create table parent (id int primary key, a text);
@@ -26,8 +26,16 @@ create index t_n on t (n) where n > 0;
 
 @pytest.fixture
 def lab(
-    oldest: Any, newest: Any, make_db_on: Callable[..., vdb.Database], spark: Any
+    oldest: Any,
+    newest: Any,
+    make_db_on: Callable[..., vdb.Database],
+    request: pytest.FixtureRequest,
 ) -> Iterator[Lab]:
+    """On Spark, but for a test of one step in which Spark has no part."""
+    found = getattr(request.node, "callspec", None)
+    step = found.params.get("step") if found else None
+    on_spark = step is None or step in ON_SPARK
+    spark = request.getfixturevalue("spark" if on_spark else "without_spark")
     made = Lab(make_db_on(oldest, autocommit=True), make_db_on(newest, autocommit=True), spark)
     made.root.execute(DDL)
     made.leaf.execute(DDL)
@@ -38,6 +46,10 @@ def lab(
     made.add("public.parent", "public.t")
     yield made
     made.close()
+
+
+#: The steps in which tasks run.
+ON_SPARK = (Step.LOAD, Step.CATCH_UP)
 
 
 class Dies:
