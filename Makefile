@@ -45,8 +45,13 @@ oracles:  ## what tests compare with (upstream's packages, a browser, a shell), 
 SEED ?= $(shell $(PYTHON) -c 'import random; print(random.randrange(2**32))')
 seeded = seed=$(SEED); $(BIN)/pytest --randomly-seed=$$seed --hypothesis-seed=$$seed
 
-test: dev check oracles  ## all checks and all tests but the long ones, on every server version at hand; SEED=
-	@$(seeded) -q -n 3 --dist loadfile --no-loadscope-reorder --durations 25 -m "not long"
+# The checks need one core for half a minute: they run beside the tests, and are shown after them.
+checks = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache
+
+test: dev oracles  ## all checks and all tests but the long ones, on every server version at hand; SEED=
+	@mkdir -p build; ($(checks)) > build/check.log 2>&1 & check=$$!; \
+	  $(seeded) -q -n 3 --dist loadfile --no-loadscope-reorder --durations 25 -m "not long"; tested=$$?; \
+	  wait $$check; checked=$$?; cat build/check.log; exit $$((tested | checked))
 
 test-long: dev oracles  ## the walk-through, Spark elsewhere, the how-to pages: minutes each; SEED=
 	@export VEDUR_EXAMPLES=thorough; $(seeded) -q -m "long or hypothesis"
