@@ -23,6 +23,7 @@ from vedur.ops.compare import (
     chosen_tables,
     end_spark,
     make_nodes,
+    one_sided,
     plan_pair,
     start_spark,
     warn_waiting,
@@ -105,6 +106,8 @@ def _repair_table(
     then = "; what is repaired now waits on: quarantine replay --replace frees it afterwards"
     waiting = warn_waiting(session, table, then)
     pair = plan_pair(session, nodes, table, options.where)
+    if reason := one_sided(pair):
+        log.warning("%s: %s", table.dest_table, reason)
     if not pair.keyed:
         raise StateError(
             f'table "{table.table_name}" has no key to find rows by: '

@@ -1,22 +1,40 @@
 """Which columns of two tables are compared, and as what. Pure.
 
 Columns match by name, or by the node's column list. Where types differ, the provider's value is
-turned into the target's type through its text, which is what replay does with an event: so a
-bigint copy of an integer is equal, and a numeric(10,2) copy of 1.005 is what it should be.
+turned into the target's type through its text, which is what copy and replay do with it: so a
+bigint copy of an integer is equal, and a numeric(10,2) copy of 1.005 is what it should be. The text
+is what the type's output function writes (`t`, `ab   `, `10.0.0.1`), as in COPY and in events; a
+cast to text gives another one for some types (`true`, `ab`, `10.0.0.1/32`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vedur.names import quote_ident
 
+_LENGTH = re.compile(r"\([^)]*\)")
 _INTEGERS = frozenset(("smallint", "integer", "bigint"))
 #: Types inside one family print equal values alike: no cast is needed, and none is paid for.
 _FAMILIES = (
     _INTEGERS,
     frozenset(("text", "character varying")),
+)
+#: A cast to text is the output function's text for these, and cheaper.
+_CAST_WRITES = _INTEGERS | frozenset(
+    (
+        "numeric",
+        "real",
+        "double precision",
+        "date",
+        "timestamp without time zone",
+        "timestamp with time zone",
+        "uuid",
+        "text",
+        "character varying",
+    )
 )
 
 
@@ -48,16 +66,15 @@ class MatchedColumn:
         plain = f"t.{quote_ident(self.source.name)}"
         if same_text(self.source.type, self.target.type):
             return plain
-        if self.target.builtin:
-            return f"cast(cast({plain} as text) as {self.target.type})"
-        return f"cast({plain} as text)"
+        text = _written(self.source, plain)
+        return f"cast({text} as {self.target.type})" if self.target.builtin else text
 
     @property
     def target_sql(self) -> str:
         """The target's value; the table's alias is t."""
         plain = f"t.{quote_ident(self.target.name)}"
         same = same_text(self.source.type, self.target.type)
-        return plain if same or self.target.builtin else f"cast({plain} as text)"
+        return plain if same or self.target.builtin else _written(self.target, plain)
 
 
 @dataclass(frozen=True)
@@ -73,6 +90,21 @@ class Matched:
         """The matched columns of the key; all of them where there is none."""
         by_name = {c.source.name: c for c in self.columns}
         return tuple(by_name[name] for name in self.key) or self.columns
+
+
+def _written(column: ColumnInfo, plain: str) -> str:
+    """What the output function of its type writes, null for null.
+
+    num_nulls, because "is null" is also true for a composite of nulls.
+    """
+    if column.builtin and _bare(column.type) in _CAST_WRITES:
+        return f"cast({plain} as text)"
+    return f"case when pg_catalog.num_nulls({plain}) = 0 then pg_catalog.concat({plain}) end"
+
+
+def _bare(kind: str) -> str:
+    """A type without its length, which may stand in the middle: timestamp(3) with time zone."""
+    return _LENGTH.sub("", kind)
 
 
 def same_text(source: str, target: str) -> bool:
