@@ -11,16 +11,20 @@ from typing import Any
 import pytest
 
 import vedur.sql
+from tests.integration.compare_lab import Lab as CompareLab
+from tests.integration.compare_lab import make_lab  # noqa: F401
 from tests.integration.copy_lab import Lab
 from tests.oracle.pair import QUEUE, call
 from vedur import db as vdb
 from vedur.config import LondisteSettings
+from vedur.errors import StateError
 from vedur.names import quote_ident
 from vedur.ops import quarantine_replay
 from vedur.ops.change_filter import ChangeFilter, change_filter
 from vedur.ops.compare import CompareOptions, CompareResult, Status, compare
 from vedur.ops.quarantine import Choice
 from vedur.ops.repair import RepairOptions, repair
+from vedur.ops.resync import resync
 from vedur.ops.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -77,7 +81,8 @@ def aliases() -> set[str]:
 
 #: Names that nobody's SQL should stumble over.
 ODD = {"oid", "old", "new", "excluded", "c0", "c1", "k1", "n0", "slice", "kind", "shape",
-       "ev_first", "%s", "%", 'quo"te', "{x}", "it's", "x" * 63, "ツ" * 21, "\\", "vedur.row"}  # fmt: skip
+       "ev_first", "%s", "%", 'quo"te', "{x}", "it's", "x" * 63, "ツ" * 21, "\\",
+       "vedur.row"}  # fmt: skip
 SYSTEM_COLUMNS = {"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"}
 #: Tables that are called as aliases are, with the key of each.
 NAMED = {"t": "t", "g": "k", "d": "c", "s": "x", "r": "g"}
@@ -155,3 +160,101 @@ def test_names_that_our_statements_use(lab: Lab, caplog: pytest.LogCaptureFixtur
     assert compared(lab).exit_code == 0
     assert lab.leaf.value("select count(*) from g") < 15
     lab.same("t")
+
+
+def test_what_is_not_proven_is_said(
+    make_lab: Callable[..., CompareLab],  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lab = make_lab()
+    ddl = "create table {} (id int primary key, v text)"
+    more = "create table {} (id int primary key, v text, mine int, {} int)"
+    same = ("equal", "other", "gone", "busy")
+    for name in same:
+        lab.pair.table(f"public.{name}", ddl.format(name))
+    lab.pair.table(
+        "public.city", more.format("city", "district"), dest_ddl=more.format("city", "extra")
+    )
+    lab.pair.table("public.few", more.format("few", "x"), dest_ddl=ddl.format("few"))
+    lab.attrs("public.few", "columns=id%2cv")
+    number = "create table number (id int primary key, v int)"
+    lab.pair.table("public.number", ddl.format("number"), dest_ddl=number)
+    price = "create table price (id int primary key, v numeric{})"
+    lab.pair.table("public.price", price.format(""), dest_ddl=price.format("(10,2)"))
+    lab.leaf.execute(ddl.format("together"))
+    for name, dest in (("a", "together"), ("b", "together"), ("c", "c")):
+        text = ddl.format(name)
+        lab.pair.table(f"public.{name}", text, dest=f"public.{dest}", dest_ddl=text)
+    lab.attrs("public.b", "copy_condition=id%3c100")
+    # by another way the rows of one more table come to c
+    lab.leaf.execute(
+        "insert into londiste.table_info (queue_name, table_name, local, merge_state, dest_table)"
+        " values ('q', 'public.c2', true, 'ok', 'public.c')"
+    )
+    for name in (*same, "few", "a", "b", "c"):
+        first = 101 if name == "a" else 1
+        lab.root.execute(
+            f"insert into {name} (id, v) select i, 'x' from generate_series({first}, {first} + 9) i"
+        )
+    lab.root.execute("insert into price values (1, 1.005), (2, 2.5)")
+    with lab.root.transaction():  # nobody hears of it
+        lab.root.execute("set local session_replication_role = replica")
+        lab.root.execute("insert into number values (1, 'no number')")
+        lab.root.execute("insert into city (id, v) values (1, 'x')")
+    lab.plant("insert into city (id, v) values (1, 'x')")
+    lab.start()
+    lab.settle()
+    lab.leaf.execute("drop table gone")
+    state = "update londiste.table_info set merge_state = 'in-copy' where table_name = %s"
+    lab.leaf.execute(state, ["public.busy"])
+    lab.plant("delete from other where id = 5")
+    caplog.set_level(logging.INFO)
+    with lab.session() as one:
+        found = compare(one, CompareOptions(max_wait=300), lab.spark)
+        assert found.named(Status.DIFFERENT) == ["public.other"]
+        assert found.named(Status.EQUAL) == ["public.equal", "public.few", "public.together"]
+        assert found.exit_code == found.bad == 1
+        shared = (
+            '"public.{}" has rows of other tables, too (public.{}), and "public.{}" has no '
+            "condition that tells its rows from theirs: which rows should be there cannot be told"
+        )
+        columns = "not compared, exist on one side only: district, extra"
+        gone = 'table "public.gone" does not exist on the target: nothing to compare'
+        reasons = {t.table: t.reason for t in found.tables if t.status is Status.NOT_PROVEN}
+        assert reasons == {
+            "public.gone": gone,
+            "public.busy": "Table public.busy not synced yet, no point",
+            "public.city": columns,
+            "public.number": 'invalid input syntax for type integer: "no number"',
+            "public.price": "values that the type here cannot hold: "
+            "v (numeric there, numeric(10,2) here): 1 row(s)",
+            "public.a": shared.format("together", "b", "a"),
+            "public.c": shared.format("c", "c2", "c"),
+            "public.c2": "Table public.c2 not ready yet on provider",
+        }
+        said = [r.getMessage() for r in caplog.records if r.name == "vedur.ops.compare"]
+        assert said.count(f"public.city: {columns}") == 1
+        assert said.count(f"public.gone: not compared: {gone}") == 1
+        assert said[-1] == (
+            "Compared 12 tables: 3 equal, 1 different (public.other), 8 not proven equal "
+            "(public.gone, public.busy, public.city, public.number, public.price, "
+            "public.together, public.c, public.c)"
+        )
+        # repair and resync remove nobody else's rows
+        for table in ("a", "c"):
+            with pytest.raises(StateError, match="has rows of other tables, too"):
+                repair(one, RepairOptions(tables=(table,), apply=True, where="id > 0"), lab.spark)
+            with pytest.raises(StateError, match="would empty"):
+                resync(one, [table])
+        repair(one, RepairOptions(tables=("other", "b"), apply=True, max_wait=300), lab.spark)
+        assert lab.leaf.value("select count(*) from together") == 20
+        # nothing differs now, but that is no proof
+        some = CompareOptions(tables=("other", "city", "gone"), max_wait=300)
+        found = compare(one, some, lab.spark)
+        assert (found.bad, found.exit_code) == (0, 100)
+        waived = {"common_columns": True, "allow_rounding": True}
+        lenient = CompareOptions(tables=("other", "city", "price"), max_wait=300, **waived)
+        assert compare(one, lenient, lab.spark).exit_code == 0
+        counted = CompareOptions(tables=("city", "few"), max_wait=300, count_only=True)
+        assert compare(one, counted, lab.spark).exit_code == 0
+    assert "Compared 2 tables: 2 with equal numbers of rows" in caplog.text

@@ -510,15 +510,20 @@ COMMANDS: tuple[Command, ...] = (
         "all local tables. A table that cannot be compared is named with the reason, and the "
         "others are compared. Exit code 0: all tables were compared whole and are equal; 1 to 99: "
         "so many tables differ (99: or more); 100: none is known to differ, but not all are proven "
-        "equal (a table is missing or not in sync, a column exists on one side only, there is no "
-        "table); 107: the same, because the node is too far behind; 101 and more: the command "
-        "failed, 100 and the code of the error, and --json prints nothing.",
+        "equal (a table is missing or not in sync, a column exists on one side only or has a type "
+        "here that rounds its values, there is no table); 107: the same, because the node is too "
+        "far behind; 101 and more: the command failed, 100 and the code of the error, and --json "
+        "prints nothing.",
         options=(
             option("--force", help="begin although the node is far behind"),
             option("--count-only", help="count rows, do not hash them; not with --rows"),
             option(
                 "--common-columns",
                 help="columns that exist on one side only do not count (they are named)",
+            ),
+            option(
+                "--allow-rounding",
+                help="values that a type here has rounded do not count (their columns are named)",
             ),
             option("--rows", help="name the rows that differ"),
             option(

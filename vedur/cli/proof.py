@@ -66,6 +66,7 @@ def compare(call: Call, settings: LondisteSettings) -> int:
         limit=_given(given.limit, _COMPARE_LIMIT),
         max_wait=_given(given.max_wait, _MAX_WAIT),
         common_columns=given.common_columns,
+        allow_rounding=given.allow_rounding,
     )
     with Session(settings) as session:
         found = ops_compare.compare(session, options)

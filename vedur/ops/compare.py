@@ -75,6 +75,7 @@ class CompareOptions:
     limit: int = 100
     max_wait: float = 60.0
     common_columns: bool = False  # columns that one side alone has are nobody's concern
+    allow_rounding: bool = False  # nor are values that a type here has rounded
 
     def check(self) -> None:
         """Combinations that cannot be meant."""
@@ -456,6 +457,7 @@ def _compare_table(
         log.info("srcdb: %s", fmt % source)
         log.info("dstdb: %s", fmt % target)
         match = source == target
+        why = _not_whole(pair, reason, hashed and match, options)
         found = None
         if not match:
             log.warning("%s: Results do not match!", table.dest_table)
@@ -472,10 +474,23 @@ def _compare_table(
             match,
             found,
             waiting,
-            reason="" if options.common_columns else reason,
+            reason=why,
         )
 
     return at_one_moment(nodes, pair, look)
+
+
+def _not_whole(pair: Pair, columns: str, look: bool, options: CompareOptions) -> str:
+    """Why an equal table is not proven equal; `columns` is what was said of them."""
+    from vedur.pipeline.compare import rounded
+
+    reasons = [columns] if columns and not options.common_columns else []
+    lost = rounded(pair) if look else []
+    if lost:
+        said = f"values that the type here cannot hold: {', '.join(lost)}"
+        log.warning("%s: %s", pair.dest, said)
+        reasons += [] if options.allow_rounding else [said]
+    return "; ".join(reasons)
 
 
 def _count(

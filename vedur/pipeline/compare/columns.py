@@ -22,6 +22,21 @@ _FAMILIES = (
     _INTEGERS,
     frozenset(("text", "character varying")),
 )
+_TEXTS = frozenset(("text", "character varying", "character"))
+#: As text they are written in more than one way: by the zone of the session that made the change,
+#: and with a T in JSON. A text of the target is read back.
+_MOMENTS = frozenset(("timestamp without time zone", "timestamp with time zone"))
+_NUMBERS = _INTEGERS | frozenset(("numeric", "real", "double precision"))
+_TIMES = _MOMENTS | frozenset(("time without time zone", "time with time zone", "interval"))
+#: Where a value of one type always fits the other.
+_WIDER = frozenset(
+    (
+        ("smallint", "real"),
+        ("smallint", "double precision"),
+        ("integer", "double precision"),
+        ("real", "double precision"),
+    )
+)
 #: A cast to text is the output function's text for these, and cheaper.
 _CAST_WRITES = _INTEGERS | frozenset(
     (
@@ -61,18 +76,38 @@ class MatchedColumn:
         return self.source.type in _INTEGERS and self.target.type in _INTEGERS
 
     @property
+    def _read_back(self) -> bool:
+        """Is a text compared by what it means?"""
+        return (
+            _bare(self.source.type) in _MOMENTS
+            and _bare(self.target.type) in _TEXTS
+            and self.target.builtin
+        )
+
+    @property
     def source_sql(self) -> str:
         """The provider's value as the target would hold it; the table's alias is t."""
         plain = f"t.{quote_ident(self.source.name)}"
-        if same_text(self.source.type, self.target.type):
+        if self._read_back or same_text(self.source.type, self.target.type):
             return plain
         text = _written(self.source, plain)
         return f"cast({text} as {self.target.type})" if self.target.builtin else text
 
     @property
+    def lost_sql(self) -> str:
+        """True where the target's type cannot hold the provider's value but rounds it; empty where
+        it can hold them all, or refuses what it cannot."""
+        if not rounds(self.source.type, self.target.type):
+            return ""
+        plain = f"t.{quote_ident(self.source.name)}"
+        return f"cast({self.source_sql} as {self.source.type}) is distinct from {plain}"
+
+    @property
     def target_sql(self) -> str:
         """The target's value; the table's alias is t."""
         plain = f"t.{quote_ident(self.target.name)}"
+        if self._read_back:
+            return f"cast(cast({plain} as text) as {self.source.type})"
         same = same_text(self.source.type, self.target.type)
         return plain if same or self.target.builtin else _written(self.target, plain)
 
@@ -90,6 +125,18 @@ class Matched:
         """The matched columns of the key; all of them where there is none."""
         by_name = {c.source.name: c for c in self.columns}
         return tuple(by_name[name] for name in self.key) or self.columns
+
+
+def rounds(source: str, target: str) -> bool:
+    """Does the target's type round values of the source's?"""
+    left, right = _bare(source), _bare(target)
+    if source == target or (left, right) in _WIDER:
+        return False
+    if left in _NUMBERS and right in _NUMBERS - _INTEGERS:
+        return right != "numeric" or target != right
+    if left in _TIMES and left == right:
+        return target != right
+    return left in _MOMENTS and right == "date"
 
 
 def _written(column: ColumnInfo, plain: str) -> str:

@@ -482,3 +482,13 @@ select pg_catalog.current_setting('server_encoding')
 -- name: own_search_path
 -- As the role or the database has it.
 reset search_path
+
+-- name: rounded
+-- How many rows have values that the target's types cannot hold.
+select {counts}
+from {only} {table} as t
+where {condition}
+
+-- name: lost
+-- The same of one column.
+pg_catalog.count(*) filter (where {lost}) as n{number}

@@ -391,3 +391,11 @@ join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 join londiste.table_info i
     on coalesce(i.dest_table, i.table_name) = n.nspname || '.' || c.relname
 where i.local
+
+-- name: any_bytes
+-- Text comes as it is stored.
+set client_encoding = 'SQL_ASCII'
+
+-- name: only_utf8
+-- As all connections have it.
+set client_encoding = 'UTF8'
