@@ -114,6 +114,7 @@ def _repair_table(
             "give it a primary key, or copy it again with resync"
         )
     with connect(nodes.target, name="repair", autocommit=True) as db:
+        db.execute(query("compare", "pin_values"))
         if not db.value(query("compare", "repair_lock"), [pair.dest]):
             raise StateError(f'another repair of "{pair.dest}" is running: wait for it to end')
         done = _Repair(session, spark, nodes, table, pair, db, options).run()

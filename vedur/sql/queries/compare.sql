@@ -24,6 +24,13 @@ set cursor_tuple_fraction = 1;
 set statement_timeout = 0;
 set idle_in_transaction_session_timeout = 0
 
+-- name: pin_values
+-- The part of it for sessions that write what such texts say: columns may call functions of users,
+-- which need the search path as it is.
+set timezone = 'UTC';
+set lc_monetary = 'C';
+set xmlbinary = 'base64'
+
 -- name: columns
 -- Columns of a table; domains are taken down to their base types.
 with recursive typed as (
