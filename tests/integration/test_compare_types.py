@@ -196,7 +196,7 @@ def test_other_types_here(odd_lab: Lab) -> None:
     with vdb.connect(lab.root.connstr, autocommit=True) as fresh:
         fresh.execute(query("compare", "pin"))
         for name, lost in pair.rounding:
-            found = fresh.value(f"select count(*) from u as t where {lost}")
+            found = fresh.value(f"select count(*) from public.u as t where {lost}")
             told = any(name.startswith(f"{a} as {b} (") for a, b in lossy)
             assert bool(found) == told, (name, found)
         named = {name for name, _ in pair.rounding}

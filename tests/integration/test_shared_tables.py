@@ -61,6 +61,13 @@ def test_a_copy_empties_nobody_elses_table(quick_lab: Lab) -> None:
     lab.root.execute("insert into a select i from generate_series(1, 5) i")
     lab.root.execute("insert into b select i from generate_series(101, 105) i")
     lab.add("public.a")
+    # a set that begins here feeds nothing
+    call(lab.leaf, "pgq_node.register_location", "next", "here", lab.leaf.connstr, False)
+    call(lab.leaf, "pgq_node.create_node", "next", "root", "here", "w", None, None, None)
+    lab.leaf.execute(
+        "insert into londiste.table_info (queue_name, table_name, local, merge_state)"
+        " values ('next', 'public.a', true, 'ok')"
+    )
     lab.start()
     lab.wait_ok()
     lab.add("public.b", dest="public.a")

@@ -182,7 +182,7 @@ def compare(
     """Compare local tables with the provider's, all of them or those named."""
     options.check()
     info, tables, elsewhere = local_tables(session, options.tables)
-    there = _provided(session, info)
+    there = _provided(session, info) if tables else {}
     reasons = {t.table_name: unready(t, there) for t in tables}
     found: list[TableResult] = []
     lagging = False
@@ -358,7 +358,7 @@ def local_tables(session: Session, asked: tuple[str, ...]) -> tuple[NodeInfo, li
 def chosen_tables(session: Session, asked: tuple[str, ...]) -> tuple[NodeInfo, list[TableInfo]]:
     """The local tables that can be compared; what cannot be, is said."""
     info, tables, _ = local_tables(session, asked)
-    there = _provided(session, info)
+    there = _provided(session, info) if tables else {}
     ready = []
     for table in tables:
         if reason := unready(table, there):

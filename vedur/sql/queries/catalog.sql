@@ -256,7 +256,8 @@ create index on pg_temp.vedur_condition ((1)) where ({condition}
 
 -- name: sharing
 -- Other tables of sets, in any queue, that come together with one in a local table, or in a table and
--- its partitions. By catalogs and not by casts: a schema may be closed to this role.
+-- its partitions. By catalogs and not by casts: a schema may be closed to this role. A root's tables
+-- are where its rows come from: nothing feeds them.
 with here as (
     select c.oid
     from pg_catalog.pg_class c
@@ -275,5 +276,6 @@ join pg_catalog.pg_class c on c.oid = t.oid
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 join londiste.table_info i
     on coalesce(i.dest_table, i.table_name) = n.nspname || '.' || c.relname
+join pgq_node.node_info o on o.queue_name = i.queue_name and o.node_type <> 'root'
 where i.local and (i.queue_name, i.table_name) <> (%(queue)s, %(table)s)
 order by i.table_name

@@ -390,6 +390,7 @@ join pg_catalog.pg_class c on c.oid = t.oid
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 join londiste.table_info i
     on coalesce(i.dest_table, i.table_name) = n.nspname || '.' || c.relname
+join pgq_node.node_info o on o.queue_name = i.queue_name and o.node_type <> 'root'
 where i.local
 
 -- name: any_bytes
