@@ -181,10 +181,14 @@ def test_what_is_not_proven_is_said(
     price = "create table price (id int primary key, v numeric{})"
     lab.pair.table("public.price", price.format(""), dest_ddl=price.format("(10,2)"))
     lab.leaf.execute(ddl.format("together"))
-    for name, dest in (("a", "together"), ("b", "together"), ("c", "c")):
-        text = ddl.format(name)
-        lab.pair.table(f"public.{name}", text, dest=f"public.{dest}", dest_ddl=text)
+    for name in "abc":
+        lab.pair.table(f"public.{name}", ddl.format(name))
     lab.attrs("public.b", "copy_condition=id%3c100")
+    # sets of earlier times may have it, whatever the commands accept now
+    lab.leaf.execute(
+        "update londiste.table_info set dest_table = 'public.together'"
+        " where table_name in ('public.a', 'public.b')"
+    )
     # by another way the rows of one more table come to c
     lab.leaf.execute(
         "insert into londiste.table_info (queue_name, table_name, local, merge_state, dest_table)"
