@@ -4,6 +4,7 @@
     ├── UsageError           1   the command line itself is wrong
     ├── ConfigError          2   an ini file cannot be read or holds a bad value
     ├── StateError           3   the nodes are not in the state that the command needs
+    │   ├── LaggingError     7   the worker is too far behind for a common moment
     │   ├── StaleStage       3   what was staged no longer fits; the worker stages it again
     │   └── LostPosition     3   the target's tick fits neither end of the batch
     ├── DatabaseError        4   a statement failed
@@ -73,6 +74,16 @@ class StateError(VedurError):
 
     exit_code = 3
     remedy = "`status`, `tables` and `node-info` show the states; nothing was changed."
+
+
+class LaggingError(StateError):
+    """The worker of this node is too far behind its provider."""
+
+    exit_code = 7
+    remedy = (
+        "See that the worker runs and catches up (`status`), or give it more time with "
+        "`--max-wait`. Nothing was changed."
+    )
 
 
 class StaleStage(StateError):

@@ -234,7 +234,8 @@ def stage1_set_up_and_copy_under_load(walk: Walk) -> None:
 def _compared(done: subprocess.CompletedProcess[str]) -> dict[str, tuple[str, str]]:
     """Table -> (source line, target line) of a compare; checks the shape of each line."""
     found: dict[str, tuple[str, str]] = {}
-    lines = [line for line in talk(done) if not line.startswith("WARNING")]
+    *lines, last = [line for line in talk(done) if not line.startswith("WARNING")]
+    assert last.startswith("INFO Compared ")
     for at in range(0, len(lines), 5):
         locking, syncing, counting, source, target = lines[at : at + 5]
         assert locking.startswith("INFO Locking ")

@@ -83,6 +83,7 @@ def test_output_is_that_of_the_seeds(
         "INFO Counting public.users",
         f"INFO srcdb: {sums}",
         f"INFO dstdb: {sums}",
+        "INFO Compared 1 table: 1 equal",
     ]
     assert result.bad == 0
     assert result.tables[0].lock_free

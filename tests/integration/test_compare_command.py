@@ -62,6 +62,7 @@ def test_compare_and_repair(make_lab: MakeLab, tmp_path: Path) -> None:  # noqa:
         "WARNING public.users: Results do not match!",
         "INFO public.users: different id=10 columns: note",
         "INFO public.users: 1 missing, 0 extra, 1 different row(s), 1 not shown",
+        "WARNING Compared 1 table: 0 equal, 1 different (public.users)",
     ]
     done = command(ini, "repair", "--apply", "--json")
     assert done.returncode == 0, done.stderr
@@ -73,6 +74,6 @@ def test_compare_and_repair(make_lab: MakeLab, tmp_path: Path) -> None:  # noqa:
     lender.stop()
     assert done.returncode == 0, done.stderr
     (table,) = json.loads(done.stdout)
-    assert table["match"]
+    assert table["match"] and table["status"] == "equal"
     assert table["source"] == table["target"]
     assert table["source"]["cnt"] == 300

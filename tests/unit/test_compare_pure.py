@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from vedur.change.table import Column, TableSpec
 from vedur.cli.proof import _given
 from vedur.errors import ConnectError, UsageError
 from vedur.ops.change_filter import ChangeFilter
 from vedur.ops.compare import CompareOptions
+from vedur.pipeline.apply.rowwise import RowWise
+from vedur.pipeline.compare.columns import ColumnInfo, MatchedColumn, rounds
 from vedur.pipeline.compare.engine import bucket_mask
 from vedur.pipeline.compare.jobs import job
 from vedur.pipeline.compare.model import Buckets, Side, Sums
@@ -87,3 +90,56 @@ def test_options_that_cannot_be_meant() -> None:
     ChangeFilter(table="t", all_rows=True, max_wait=0).check()
     with pytest.raises(UsageError, match="--max-wait is a number from 0 up, got -1"):
         ChangeFilter(table="t", all_rows=True, max_wait=-1).check()
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "lossy"),
+    [
+        ("integer", "bigint", False),
+        ("bigint", "integer", False),  # refused, not rounded
+        ("integer", "numeric", False),
+        ("integer", "numeric(10,2)", True),  # to be looked at: it may be too large as well
+        ("numeric", "numeric(10,2)", True),
+        ("numeric(10,2)", "numeric", False),
+        ("double precision", "real", True),
+        ("real", "double precision", False),
+        ("bigint", "double precision", True),
+        ("integer", "double precision", False),
+        ("timestamp without time zone", "timestamp(0) without time zone", True),
+        ("timestamp(3) without time zone", "timestamp without time zone", False),
+        ("timestamp without time zone", "date", True),
+        ("date", "timestamp without time zone", False),
+        ("text", "character varying(3)", False),
+        ("numeric", "text", False),
+    ],
+)
+def test_types_that_round(source: str, target: str, lossy: bool) -> None:
+    assert rounds(source, target) is lossy
+    assert rounds(source, source) is rounds(target, target) is False
+
+
+def test_the_text_of_a_value_is_that_of_its_output_function() -> None:
+    def asked(source: str, target: str) -> tuple[str, str]:
+        pair = MatchedColumn(ColumnInfo("c", source), ColumnInfo("c", target))
+        return pair.source_sql, pair.target_sql
+
+    out = 'case when pg_catalog.num_nulls(t."c") = 0 then pg_catalog.concat(t."c") end'
+    assert asked("integer", "integer") == asked("text", "character varying(5)") == ('t."c"',) * 2
+    assert asked("boolean", "text") == (f"cast({out} as text)", 't."c"')
+    assert asked("timestamp(3) without time zone", "date") == (
+        'cast(cast(t."c" as text) as date)',
+        't."c"',
+    )
+    # of what can be written in several ways the text is read back
+    assert asked("timestamp with time zone", "text") == (
+        't."c"',
+        'cast(cast(t."c" as text) as timestamp with time zone)',
+    )
+
+
+def test_a_table_may_be_called_as_an_alias_of_ours() -> None:
+    for name, there in (("d", '"e"'), ("other", '"d"')):
+        dest = f'"public"."{name}"'
+        spec = TableSpec(name, dest, "s", (Column("id", "integer"),), condition="id > 0")
+        text = RowWise._compose(spec, "i", ("id",), ("id",))
+        assert f'from only {dest} {there} where {there}."id" = "{name}"."id"' in text

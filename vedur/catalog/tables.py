@@ -16,6 +16,7 @@ from vedur.change.columns import Columns, parse_columns
 from vedur.change.table import Replica
 from vedur.db import Database
 from vedur.errors import StateError
+from vedur.names import parse_name
 from vedur.node.command import Answer, command, exec_query
 from vedur.sql import query
 
@@ -65,6 +66,12 @@ class TableInfo:
         )
 
     @property
+    def keeps_rows(self) -> bool:
+        """`--skip-truncate`: what is in the table before a copy stays."""
+        attrs = self.attrs
+        return "skip_truncate" in attrs and attrs["skip_truncate"] not in ("0", "f", "false", "no")
+
+    @property
     def ready(self) -> bool:
         """True when it is here and its copy is done."""
         return self.local and self.merge_state in OK_STATES
@@ -86,6 +93,19 @@ def get_table_list(db: Database, queue: str) -> list[TableInfo]:
         )
         for row in exec_query(db, "londiste.get_table_list", queue)
     ]
+
+
+def sharing(db: Database, queue: str, table: TableInfo) -> list[str]:
+    """Names of other local tables, of any queue, whose rows are in the same table here, or in one
+    that is a partition of the other."""
+    dest = parse_name(table.dest_table)
+    words = {
+        "queue": queue,
+        "table": table.table_name,
+        "schema": dest.schema,
+        "name": dest.name,
+    }
+    return [row.table_name for row in db.query(query("catalog", "sharing"), words)]
 
 
 def local_add_table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable
 
@@ -11,6 +12,9 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _FROM_ESCAPE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v"}
 
 NULL = "\\N"
+#: What stands before a payload that cannot be text.
+NOT_UTF8 = "not UTF-8: "
+_SHOWN = "vedur.shown"
 
 
 def escape(value: str) -> str:
@@ -31,6 +35,35 @@ def fields(row: str) -> list[str | None]:
     if "\\" not in row:
         return parts
     return [_unescape(p) for p in parts]  # type: ignore[arg-type]
+
+
+def readable(block: bytes) -> bytes:
+    """Rows of COPY text that are all UTF-8. Of a row that is not, the last value becomes one that
+    no decoder takes and that says why: so it is that one event which is refused."""
+    try:
+        block.decode()
+    except UnicodeDecodeError:
+        return b"".join(_readable(row) + b"\n" for row in block.split(b"\n")[:-1])
+    return block
+
+
+def _readable(row: bytes) -> bytes:
+    try:
+        row.decode()
+    except UnicodeDecodeError:
+        *head, last = (part.decode("utf-8", _SHOWN) for part in row.split(b"\t"))
+        return "\t".join([*head, NOT_UTF8 + last]).encode()
+    return row
+
+
+def _shown(error: UnicodeError) -> tuple[str, int]:
+    """Bytes as they are written in hexadecimal; the backslash is doubled as COPY has it."""
+    assert isinstance(error, UnicodeDecodeError)
+    wrong = error.object[error.start : error.end]
+    return "".join(f"\\\\x{byte:02x}" for byte in wrong), error.end
+
+
+codecs.register_error(_SHOWN, _shown)
 
 
 def _unescape(field: str) -> str | None:

@@ -11,6 +11,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from vedur.change.copytext import NOT_UTF8
+
 _decoder = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
 _scan: Callable[[str, int], tuple[Any, int]] = vars(_decoder)["scan_once"]
 _PLAIN = frozenset((str, type(None)))
@@ -18,7 +20,7 @@ _PLAIN = frozenset((str, type(None)))
 
 def split(data: str) -> tuple[tuple[str, ...], list[Any]]:
     """Column names and values; nested values come back as `Nested`."""
-    row = _scan(data, 0)[0] if data[0] == "{" else _decoder.decode(data)
+    row = _scan(data, 0)[0] if data[0] == "{" else _decoder.decode(_text_only(data))
     values = list(row.values())
     if _PLAIN.issuperset(map(type, values)):
         return tuple(row), values
@@ -28,6 +30,14 @@ def split(data: str) -> tuple[tuple[str, ...], list[Any]]:
     return tuple(row), [
         Nested(raw[n]) if isinstance(v, (list, dict)) else _scalar(v) for n, v in row.items()
     ]
+
+
+def _text_only(data: str) -> str:
+    if data.startswith(NOT_UTF8):
+        raise ValueError(
+            "it has bytes that are not UTF-8 (the provider's database has no encoding, SQL_ASCII)"
+        )
+    return data
 
 
 def _scalar(value: Any) -> str | None:

@@ -507,11 +507,24 @@ COMMANDS: tuple[Command, ...] = (
         "[TABLE...]",
         most=None,
         details="Counts and hashes both sides at the same moment of the stream. Without names: "
-        "all local tables. The exit code is the number of tables that differ (250 for more); "
-        "where the comparison itself fails it is that of the error, and --json prints nothing.",
+        "all local tables. A table that cannot be compared is named with the reason, and the "
+        "others are compared. Exit code 0: all tables were compared whole and are equal; 1 to 99: "
+        "so many tables differ (99: or more); 100: none is known to differ, but not all are proven "
+        "equal (a table is missing or not in sync, a column exists on one side only or has a type "
+        "here that rounds its values, there is no table); 107: the same, because the node is too "
+        "far behind; 101 and more: the command failed, 100 and the code of the error, and --json "
+        "prints nothing.",
         options=(
             option("--force", help="begin although the node is far behind"),
             option("--count-only", help="count rows, do not hash them; not with --rows"),
+            option(
+                "--common-columns",
+                help="columns that exist on one side only do not count (they are named)",
+            ),
+            option(
+                "--allow-rounding",
+                help="values that a type here has rounded do not count (their columns are named)",
+            ),
             option("--rows", help="name the rows that differ"),
             option(
                 "--limit",
@@ -527,6 +540,7 @@ COMMANDS: tuple[Command, ...] = (
             ("dst.ini compare shop.orders --limit=20", "one, and which rows differ"),
         ),
         side="repair",
+        errors_from=100,
     ),
     Command(
         "repair",
@@ -567,9 +581,11 @@ COMMANDS: tuple[Command, ...] = (
         "[TABLE...]",
         most=None,
         details="Column by column: presence, type, NOT NULL, collation, generated; and the primary "
-        "key. The exit code is the number of tables that differ.",
+        "key. The exit code is the number of tables that differ (99: or more); where the command "
+        "fails, 100 and the code of the error.",
         options=(_JSON,),
         examples=(("dst.ini check", "prints nothing when all is well"),),
+        errors_from=100,
     ),
     Command(
         "fkeys",

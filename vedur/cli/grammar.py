@@ -60,6 +60,7 @@ class Command:
     least, most how many of them (`most` None: any number)
     run         `module:function` below vedur.cli, called with a `Call`
     side        suffix of the pidfile that keeps two of them apart, '' for commands that only read
+    errors_from added to the exit code of an error, where smaller codes are numbers that it found
     """
 
     name: str
@@ -73,6 +74,7 @@ class Command:
     options: tuple[Option, ...] = ()
     examples: tuple[tuple[str, str], ...] = ()
     side: str = ""
+    errors_from: int = 0
 
     def load(self) -> Callable[..., int | None]:
         """The function that runs it."""
@@ -148,12 +150,7 @@ class Grammar:
 
     def parse(self, argv: Sequence[str]) -> Call:
         """Read a command line. Raises `UsageError`."""
-        words = self._scan(argv)
-        if words and words[0] in self.by_name and _asks_help(argv):
-            words = ["", *words]
-        ini = words[0] if words else None
-        name = words[1] if len(words) > 1 else None
-        command = self.by_name.get(name) if name else None
+        ini, name, command = self._find(argv)
         options = self._parser(command).parse_intermixed_args(list(argv))
         return Call(
             self.program,
@@ -163,6 +160,19 @@ class Grammar:
             options,
             name if name and command is None else None,
         )
+
+    def errors_from(self, argv: Sequence[str]) -> int:
+        """See `Command`; also of a command line that cannot be read."""
+        _, _, command = self._find(argv)
+        return command.errors_from if command else 0
+
+    def _find(self, argv: Sequence[str]) -> tuple[str | None, str | None, Command | None]:
+        """INI, the word where a command should be, and the command."""
+        words = self._scan(argv)
+        if words and words[0] in self.by_name and _asks_help(argv):
+            words = ["", *words]
+        name = words[1] if len(words) > 1 else None
+        return words[0] if words else None, name, self.by_name.get(name) if name else None
 
     def _scan(self, argv: Sequence[str]) -> list[str]:
         """The words of a command line that are neither options nor their values."""

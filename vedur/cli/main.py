@@ -102,7 +102,7 @@ def main(program: str, argv: Sequence[str]) -> int:
         return 130
     except VedurError as error:
         print(error.message, file=sys.stderr)
-        return error.exit_code
+        return error.exit_code + grammar.errors_from(argv)
 
 
 def _show_ini(call: Call) -> int:
@@ -147,7 +147,7 @@ def _report(call: Call, error: VedurError) -> int:
     for key in ("detail", "hint"):
         if error.values.get(key):
             log.error("%s: %s", key.upper(), error.values[key])
-    return error.exit_code
+    return error.exit_code + (call.command.errors_from if call.command else 0)
 
 
 def _check_count(call: Call) -> None:

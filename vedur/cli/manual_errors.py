@@ -51,7 +51,9 @@ def _codes() -> str:
     for item in _classes():
         by_code[item.exit_code].append(f"[{item.__name__}](#{item.__name__.lower()})")
     rows += [f"| {code} | {', '.join(names)} |" for code, names in sorted(by_code.items())]
-    rows.append("| number | `compare` and `check`: so many tables differ |")
+    rows.append("| 1 to 99 | `compare` and `check`: so many tables differ |")
+    rows.append("| 100 | `compare`: not all tables are proven equal |")
+    rows.append("| 100 and one of the above | `compare` and `check`: the command failed |")
     return "\n".join(rows) + "\n"
 
 

@@ -18,6 +18,8 @@ from vedur.ops.session import Session
 
 #: Exit codes go up to 255; a few are left free for what the system itself may say.
 _MAX_EXIT = 250
+#: Of check; see `vedur/ops/compare.py`.
+_MAX_DIFFERENT = ops_compare.MAX_DIFFERENT
 #: Rows that are named unless --limit says otherwise, and for how long a lagging node is waited for.
 _COMPARE_LIMIT, _REPAIR_LIMIT = 100, 10
 _MAX_WAIT = 60.0
@@ -63,12 +65,14 @@ def compare(call: Call, settings: LondisteSettings) -> int:
         rows=given.rows or given.limit is not None,
         limit=_given(given.limit, _COMPARE_LIMIT),
         max_wait=_given(given.max_wait, _MAX_WAIT),
+        common_columns=given.common_columns,
+        allow_rounding=given.allow_rounding,
     )
     with Session(settings) as session:
         found = ops_compare.compare(session, options)
     if given.json:
         print_json([item.as_json() for item in found.tables])
-    return min(_MAX_EXIT, found.bad)
+    return found.exit_code
 
 
 def repair(call: Call, settings: LondisteSettings) -> None:
@@ -98,7 +102,7 @@ def check(call: Call, settings: LondisteSettings) -> int:
         for item in found:
             for difference in item.differences:
                 print(f"{item.local_table}: {difference}")
-    return min(_MAX_EXIT, sum(bool(item.differences) for item in found))
+    return min(_MAX_DIFFERENT, sum(bool(item.differences) for item in found))
 
 
 def fkeys(call: Call, settings: LondisteSettings) -> None:

@@ -232,6 +232,11 @@ class Database:
         return self.raw.info.server_version
 
     @property
+    def encoding(self) -> str:
+        """How the database stores text; SQL_ASCII: any bytes."""
+        return self.raw.info.parameter_status("server_encoding") or ""
+
+    @property
     def backend_pid(self) -> int:
         """The process that serves this connection."""
         return self.raw.info.backend_pid

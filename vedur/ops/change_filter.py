@@ -20,7 +20,7 @@ from vedur.catalog.attrs import COPY_CONDITION
 from vedur.catalog.execute import set_role
 from vedur.catalog.filters import require_condition
 from vedur.catalog.structure import read_structure
-from vedur.catalog.tables import TableInfo, change_table_attr, get_table_list
+from vedur.catalog.tables import TableInfo, change_table_attr, get_table_list, sharing
 from vedur.change.columns import source_names
 from vedur.change.condition import written
 from vedur.db import Database, connect
@@ -124,8 +124,7 @@ def _source(session: Session, info: NodeInfo, table: TableInfo) -> str:
 def _require(
     session: Session, info: NodeInfo, table: TableInfo, source: str, wish: ChangeFilter
 ) -> None:
-    shared = int(session.db.value(query("compare", "sharing"), [table.dest_table]) or 0) > 1
-    if shared and not table.copy_condition:
+    if sharing(session.db, session.queue, table) and not table.copy_condition:
         raise StateError(
             f'several tables come together in "{table.dest_table}", and "{table.table_name}" has '
             "no condition that tells its rows from the others': change-filter cannot be used"
@@ -211,7 +210,7 @@ class _Change:
         names = source_names(table.columns)
         old, new = table.copy_condition, wish.where
         come = _and(written(new, names, "t"), _not(written(old, names, "t")))
-        shared = int(self.db.value(query("compare", "sharing"), [table.dest_table]) or 0) > 1
+        shared = sharing(self.db, self.session.queue, table)
         mine = written(old, alias="t") if shared else None
         go = _and(mine, _not(written(new, alias="t")))
         return replace(

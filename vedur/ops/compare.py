@@ -4,28 +4,41 @@ Prints what Londiste printed (`Locking`, `Syncing`, `Counting`, `srcdb:`, `dstdb
 log, and beyond it which rows differ. The lock is the ticker's, for some milliseconds; see
 `vedur/ops/moment.py`. A table's filter, its other name and its columns are honoured without being
 asked for.
+
+Exit code 0 is a promise: every table that was asked for (without names: every one that this node
+has of the set, and at least one) was compared whole, all columns and all rows that belong here,
+and is equal. So a table that cannot be compared is not passed over: it is named with the reason,
+the others are compared, and the exit code says that equality is not proven.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vedur.catalog.quarantine import count_waiting
-from vedur.catalog.tables import OK_STATES, TableInfo, get_table_list
-from vedur.errors import StateError, UsageError
+from vedur.catalog.tables import OK_STATES, TableInfo, get_table_list, sharing
+from vedur.errors import (
+    ConfigError,
+    ConnectError,
+    InternalError,
+    LaggingError,
+    StateError,
+    UsageError,
+    VedurError,
+)
 from vedur.failpoint import reach
 from vedur.names import fqname, parse_name, quote_ident
 from vedur.node.info import NodeInfo
 from vedur.ops.choose import choose
 from vedur.ops.giveway import at_one_moment
-from vedur.ops.moment import Moment, Nodes
+from vedur.ops.moment import LAGGING, Moment, Nodes
 from vedur.ops.session import Session, remote_connstr
-from vedur.sql import query
 
 if TYPE_CHECKING:
     from vedur.pipeline.compare import Borrowed, Buckets, Comparer, Differences, Pair, Sums
@@ -44,6 +57,11 @@ _TABLE = re.compile(
     r"(?:\bonly\s+)?_TABLE_(\s+(?:as\s+)?(?!where\b|group\b|order\b|limit\b)\w+)?", re.I
 )
 _COUNT_FMT = "%(cnt)d rows"
+#: Exit codes up to this are a number of tables that differ; an error's own code is added to
+#: NOT_PROVEN (see `errors_from` of the command). 130 stays what a shell makes of ^C.
+MAX_DIFFERENT, NOT_PROVEN = 99, 100
+#: Tables that the last line names of each kind.
+_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -56,11 +74,21 @@ class CompareOptions:
     rows: bool = False
     limit: int = 100
     max_wait: float = 60.0
+    common_columns: bool = False  # columns that one side alone has are nobody's concern
+    allow_rounding: bool = False  # nor are values that a type here has rounded
 
     def check(self) -> None:
         """Combinations that cannot be meant."""
         if self.count_only and self.rows:
             raise UsageError("--count-only names no rows: give it without --rows and --limit")
+
+
+class Status(StrEnum):
+    """What is known of a table after a comparison."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    NOT_PROVEN = "not proven"
 
 
 @dataclass(frozen=True)
@@ -69,17 +97,26 @@ class TableResult:
 
     table: str
     dest_table: str
-    tick: int
-    lock_free: bool
-    source: Mapping[str, Any]
-    target: Mapping[str, Any]
-    match: bool
+    tick: int = 0
+    lock_free: bool = False
+    source: Mapping[str, Any] = field(default_factory=dict)
+    target: Mapping[str, Any] = field(default_factory=dict)
+    match: bool = False  # what was compared is equal
     differences: Differences | None = None
     quarantined: int = 0  # events of the table that wait in quarantine
+    compared: bool = True
+    reason: str = ""  # why it was not compared, or not whole
+
+    @property
+    def status(self) -> Status:
+        """A difference that was seen is one, whatever else was not looked at."""
+        if self.compared and not self.match:
+            return Status.DIFFERENT
+        return Status.NOT_PROVEN if self.reason else Status.EQUAL
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
-        found = asdict(self)
+        found = {**asdict(self), "status": self.status.value}
         if self.differences is None:
             del found["differences"]
         return found
@@ -87,14 +124,56 @@ class TableResult:
 
 @dataclass(frozen=True)
 class CompareResult:
-    """All tables; `bad` is the exit code."""
+    """All tables, in their order; `elsewhere` counts those of the set that this node lacks."""
 
     tables: tuple[TableResult, ...] = field(default=())
+    elsewhere: int = 0
+    lagging: bool = False
 
     @property
     def bad(self) -> int:
         """How many tables differ."""
-        return sum(not t.match for t in self.tables)
+        return len(self.named(Status.DIFFERENT))
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all are equal; else how many differ; else that some are not proven, and why."""
+        if self.bad:
+            return min(MAX_DIFFERENT, self.bad)
+        if self.lagging:
+            return NOT_PROVEN + LaggingError.exit_code
+        return 0 if self.tables and not self.named(Status.NOT_PROVEN) else NOT_PROVEN
+
+    def named(self, status: Status) -> list[str]:
+        """Local names of tables of which that is known."""
+        return [t.dest_table for t in self.tables if t.status is status]
+
+    def summary(self, counted: bool = False) -> str:
+        """The last line; `counted`: only numbers of rows were compared."""
+        parts = []
+        equal = "with equal numbers of rows" if counted else "equal"
+        for status, word in (
+            (Status.EQUAL, equal),
+            (Status.DIFFERENT, "different"),
+            (Status.NOT_PROVEN, "not proven equal"),
+        ):
+            names = self.named(status)
+            if names or status is Status.EQUAL:
+                said = "" if status is Status.EQUAL else f" ({_listed(names)})"
+                parts.append(f"{len(names)} {word}{said}")
+        text = f"Compared {_tables(len(self.tables))}: {', '.join(parts)}"
+        if self.elsewhere:
+            text += f"; {_tables(self.elsewhere)} of the set not on this node"
+        return text
+
+
+def _tables(count: int) -> str:
+    return f"{count} table" if count == 1 else f"{count} tables"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def compare(
@@ -102,14 +181,53 @@ def compare(
 ) -> CompareResult:
     """Compare local tables with the provider's, all of them or those named."""
     options.check()
-    info, tables = chosen_tables(session, options.tables)
-    if not tables:
-        return CompareResult()
-    own = not (options.count_only or _is_standard(session))
-    with counting(session, spark, own=own) as comparer:
-        nodes = make_nodes(session, info, force=options.force, max_wait=options.max_wait)
-        results = [_compare_table(session, comparer, nodes, table, options) for table in tables]
-    return CompareResult(tuple(results))
+    info, tables, elsewhere = local_tables(session, options.tables)
+    there = _provided(session, info) if tables else {}
+    reasons = {t.table_name: unready(t, there) for t in tables}
+    found: list[TableResult] = []
+    lagging = False
+    for table in tables:
+        if reason := reasons[table.table_name]:
+            found.append(_not_compared(table, reason, said=True))
+    ready = [t for t in tables if not reasons[t.table_name]]
+    if ready:
+        own = not (options.count_only or _is_standard(session))
+        with counting(session, spark, own=own) as comparer:
+            nodes = make_nodes(session, info, force=options.force, max_wait=options.max_wait)
+            for table in ready:
+                if lagging:
+                    found.append(_not_compared(table, LAGGING))
+                    continue
+                result, lagging = _try_table(session, comparer, nodes, table, options)
+                found.append(result)
+    order = {t.table_name: at for at, t in enumerate(tables)}
+    found.sort(key=lambda r: order[r.table])
+    answer = CompareResult(tuple(found), 0 if options.tables else elsewhere, lagging)
+    level = logging.INFO if answer.exit_code == 0 else logging.WARNING
+    log.log(level, "%s", answer.summary(options.count_only))
+    return answer
+
+
+def _not_compared(table: TableInfo, reason: str, *, said: bool = False) -> TableResult:
+    log.warning("%s" if said else f"{table.dest_table}: not compared: %s", reason)
+    return TableResult(table.table_name, table.dest_table, compared=False, reason=reason)
+
+
+def _try_table(
+    session: Session,
+    comparer: Comparer,
+    nodes: Nodes,
+    table: TableInfo,
+    options: CompareOptions,
+) -> tuple[TableResult, bool]:
+    """Compare one table. What is wrong with it alone does not keep the others from being compared;
+    the second value says that the worker lags, which holds for all of them."""
+    try:
+        return _compare_table(session, comparer, nodes, table, options), False
+    except (ConfigError, ConnectError, InternalError):
+        raise
+    except VedurError as error:
+        return _not_compared(table, error.message), isinstance(error, LaggingError)
 
 
 def start_spark(session: Session) -> SparkSession:
@@ -221,38 +339,62 @@ def make_nodes(
     )
 
 
-def chosen_tables(session: Session, asked: tuple[str, ...]) -> tuple[NodeInfo, list[TableInfo]]:
-    """The local tables that can be compared; what is asked for by name and cannot be, is said."""
+def local_tables(session: Session, asked: tuple[str, ...]) -> tuple[NodeInfo, list[TableInfo], int]:
+    """The node, its tables that are asked for, and how many tables of the set it does not have."""
     info = session.require_node()
     if info.is_root:
         raise UsageError("the root has no provider to compare with: run this on another node")
     known = {t.table_name: t for t in get_table_list(session.db, session.queue)}
     local = {name: t for name, t in known.items() if t.local}
+    elsewhere = len(known) - len(local)
     if asked:
         for name in asked:
             if "*" not in name and "?" not in name and fqname(name) not in local:
                 raise StateError(f"Table not subscribed: {fqname(name)}")
         local = {name: local[name] for name in choose(asked, local)}
-    return info, [t for t in local.values() if _synced(session, info, t)]
+    return info, list(local.values()), elsewhere
 
 
-def _synced(session: Session, info: NodeInfo, table: TableInfo) -> bool:
+def chosen_tables(session: Session, asked: tuple[str, ...]) -> tuple[NodeInfo, list[TableInfo]]:
+    """The local tables that can be compared; what cannot be, is said."""
+    info, tables, _ = local_tables(session, asked)
+    there = _provided(session, info) if tables else {}
+    ready = []
+    for table in tables:
+        if reason := unready(table, there):
+            log.warning("%s", reason)
+        else:
+            ready.append(table)
+    return info, ready
+
+
+def _provided(session: Session, info: NodeInfo) -> dict[str, TableInfo]:
+    """The tables of the set as the provider has them."""
+    tables = get_table_list(session.provider(info), session.queue)
+    return {t.table_name: t for t in tables}
+
+
+def unready(table: TableInfo, there: Mapping[str, TableInfo]) -> str:
+    """Why the two sides of a table cannot be put beside each other yet; empty if they can."""
     if not table.ready:
-        log.warning("Table %s not synced yet, no point", table.table_name)
-        return False
-    there = {t.table_name: t for t in get_table_list(session.provider(info), session.queue)}
+        return f"Table {table.table_name} not synced yet, no point"
     state = there.get(table.table_name)
     if state is None or state.merge_state not in (*OK_STATES, None) or not state.local:
-        log.warning("Table %s not ready yet on provider", table.table_name)
-        return False
-    return True
+        return f"Table {table.table_name} not ready yet on provider"
+    return ""
 
 
 def plan_pair(session: Session, nodes: Nodes, table: TableInfo, where: str | None = None) -> Pair:
     """What to compare for a table of the catalog."""
     from vedur.pipeline.compare import make_pair
 
-    shared = int(session.db.value(query("compare", "sharing"), [table.dest_table]) or 0) > 1
+    others = sharing(session.db, session.queue, table)
+    if others and not table.copy_condition:
+        raise StateError(
+            f'"{table.dest_table}" has rows of other tables, too ({_listed(others)}), and '
+            f'"{table.table_name}" has no condition that tells its rows from theirs: '
+            "which rows should be there cannot be told"
+        )
     provider = session.connect(nodes.provider, "provider_db")
     there = {t.table_name: t.dest_table for t in get_table_list(provider, session.queue)}
     pair = make_pair(
@@ -261,13 +403,18 @@ def plan_pair(session: Session, nodes: Nodes, table: TableInfo, where: str | Non
         there.get(table.table_name, table.table_name),  # a provider may have its own name for it
         table.dest_table,
         condition=table.copy_condition,
-        shared=shared,
+        shared=bool(others),
         columns=table.columns,
         where=where,
     )
-    if pair.ignored:
-        log.warning("Ignoring some columns: %s", ", ".join(pair.ignored))
     return replace(pair, name=table.table_name)
+
+
+def one_sided(pair: Pair) -> str:
+    """What to say of columns that exist on one side only, empty if there are none."""
+    if not pair.ignored:
+        return ""
+    return f"not compared, exist on one side only: {', '.join(pair.ignored)}"
 
 
 def warn_waiting(session: Session, table: TableInfo, then: str = "") -> int:
@@ -276,7 +423,7 @@ def warn_waiting(session: Session, table: TableInfo, then: str = "") -> int:
     count = count_waiting(session.db, session.queue, name)
     if count:
         log.warning(
-            "%s: %d event(s) wait in quarantine, so rows differ from the provider's: "
+            "%s: %d event(s) wait in quarantine, so rows may differ from the provider's: "
             "see quarantine list --table=%s%s",
             table.dest_table,
             count,
@@ -296,6 +443,11 @@ def _compare_table(
     log.info("Locking %s", table.table_name)
     waiting = warn_waiting(session, table)
     pair = plan_pair(session, nodes, table)
+    # A statement of the operator's own, or a count, says itself what it looks at.
+    hashed = _is_standard(session) and not options.count_only
+    reason = one_sided(pair) if hashed else ""
+    if reason:
+        log.warning("%s: %s", table.dest_table, reason)
     log.info("Syncing %s", table.dest_table)
 
     def look(pair: Pair, moment: Moment) -> TableResult:
@@ -305,6 +457,7 @@ def _compare_table(
         log.info("srcdb: %s", fmt % source)
         log.info("dstdb: %s", fmt % target)
         match = source == target
+        why = _not_whole(pair, reason, hashed and match, options)
         found = None
         if not match:
             log.warning("%s: Results do not match!", table.dest_table)
@@ -321,9 +474,23 @@ def _compare_table(
             match,
             found,
             waiting,
+            reason=why,
         )
 
     return at_one_moment(nodes, pair, look)
+
+
+def _not_whole(pair: Pair, columns: str, look: bool, options: CompareOptions) -> str:
+    """Why an equal table is not proven equal; `columns` is what was said of them."""
+    from vedur.pipeline.compare import rounded
+
+    reasons = [columns] if columns and not options.common_columns else []
+    lost = rounded(pair) if look else []
+    if lost:
+        said = f"values that the type here cannot hold: {', '.join(lost)}"
+        log.warning("%s: %s", pair.dest, said)
+        reasons += [] if options.allow_rounding else [said]
+    return "; ".join(reasons)
 
 
 def _count(

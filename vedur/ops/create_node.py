@@ -69,6 +69,11 @@ def create_node(session: Session, node: NewNode) -> None:
     db = session.connect(session.settings.db, "new_node")
     if not has_host(node.location):
         log.warning("No host= in public connect string, bad idea")
+    if db.encoding == "SQL_ASCII":
+        log.warning(
+            "the database has no encoding (SQL_ASCII): text that is not valid UTF-8 cannot be "
+            "replicated"
+        )
     install(db)
     existing = get_node_info(db, session.queue)
     if existing is not None:

@@ -34,6 +34,13 @@ def check_server(check: str, db: Database, clock: Clock) -> Iterator[Finding]:
         yield warn(check, f"{version} is newer than this Vedur knows", "look for a newer Vedur")
     else:
         yield ok(check, version)
+    if db.encoding == "SQL_ASCII":
+        yield warn(
+            "encoding",
+            f"{check}: the database has no encoding (SQL_ASCII)",
+            "text must be valid UTF-8: a first copy fails on other bytes, and events that have "
+            "them are refused; dump the database into one with encoding UTF8",
+        )
     before = clock.now()
     there = db.value(query("doctor", "now"))
     after = clock.now()

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from vedur import db as vdb
 from vedur.clock import Clock
 from vedur.db import Database
-from vedur.errors import DatabaseError, StateError
+from vedur.errors import DatabaseError, LaggingError, StateError
 from vedur.failpoint import reach
 from vedur.names import parse_name
 from vedur.sql import query
@@ -288,7 +288,7 @@ def _wait_for_tick(nodes: Nodes, control: Database, here: Database, tick: int) -
         now = clock.monotonic()
         if now > deadline:
             log.info("%s", _behind(nodes, control))
-            raise StateError(LAGGING)
+            raise LaggingError(LAGGING)
         if now > said:
             log.info("%s", _behind(nodes, control))
             said = now + _SAY_EVERY
@@ -329,7 +329,7 @@ def _wait_for_lag(nodes: Nodes, control: Database) -> None:
             log.info("%s", _behind(nodes, control))
             said = now + _SAY_EVERY
         if now >= deadline:
-            raise StateError(LAGGING)
+            raise LaggingError(LAGGING)
         clock.sleep(0.5)
 
 
@@ -386,5 +386,5 @@ def _wait_locked(nodes: Nodes, here: Database, tick: int) -> None:
         if position is not None and position >= tick:
             return
         if nodes.clock.monotonic() > deadline:
-            raise StateError("Consumer lagging too much, exiting")
+            raise LaggingError("Consumer lagging too much, exiting")
         nodes.clock.sleep(0.1)

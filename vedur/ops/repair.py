@@ -23,6 +23,7 @@ from vedur.ops.compare import (
     chosen_tables,
     end_spark,
     make_nodes,
+    one_sided,
     plan_pair,
     start_spark,
     warn_waiting,
@@ -105,12 +106,15 @@ def _repair_table(
     then = "; what is repaired now waits on: quarantine replay --replace frees it afterwards"
     waiting = warn_waiting(session, table, then)
     pair = plan_pair(session, nodes, table, options.where)
+    if reason := one_sided(pair):
+        log.warning("%s: %s", table.dest_table, reason)
     if not pair.keyed:
         raise StateError(
             f'table "{table.table_name}" has no key to find rows by: '
             "give it a primary key, or copy it again with resync"
         )
     with connect(nodes.target, name="repair", autocommit=True) as db:
+        db.execute(query("compare", "pin_values"))
         if not db.value(query("compare", "repair_lock"), [pair.dest]):
             raise StateError(f'another repair of "{pair.dest}" is running: wait for it to end')
         done = _Repair(session, spark, nodes, table, pair, db, options).run()

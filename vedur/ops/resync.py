@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vedur.catalog.tables import get_table_list, local_set_table_state
+from vedur.catalog.tables import get_table_list, local_set_table_state, sharing
 from vedur.errors import StateError, UsageError
 from vedur.ops.call_worker import call_worker
 from vedur.ops.choose import choose
@@ -26,6 +26,13 @@ def resync(session: Session, tables: Sequence[str], *, everything: bool = False)
         if name not in there:
             raise UsageError(
                 f"Table {name} does not exist on provider, need to switch to different provider"
+            )
+        table = local[name]
+        if not table.keeps_rows and (others := sharing(session.db, session.queue, table)):
+            raise StateError(
+                f'resync of "{name}" would empty "{table.dest_table}", which has rows of '
+                f"{', '.join(others)}, too: use repair, which needs a condition (--where) that "
+                "tells its rows from theirs"
             )
     for name in names:
         with session.db.transaction():

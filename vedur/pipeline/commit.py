@@ -15,7 +15,7 @@ from vedur.change.aside import Aside, Blame, blame, blames_event
 from vedur.change.event import Event
 from vedur.change.table import Replica, TableSpec
 from vedur.db import Database
-from vedur.errors import DatabaseError, StaleStage, VedurError
+from vedur.errors import DatabaseError, StaleStage, StateError, VedurError
 from vedur.pipeline.apply.merge import Merged, NeedsRowByRow, Step, TableMerge, merge_together
 from vedur.pipeline.apply.ordered import Ordered
 from vedur.pipeline.apply.rowwise import RowWise
@@ -152,18 +152,18 @@ class Commit:
         try:
             with self.db.transaction():
                 truncate_together(self.db, [specs[name] for name in names])
-        except DatabaseError as error:
+        except (DatabaseError, StateError) as error:
             if not blames_event(error):
                 raise
             self._blame_truncate(names, error)
             raise
 
-    def _blame_truncate(self, names: list[str], error: DatabaseError) -> None:
+    def _blame_truncate(self, names: list[str], error: DatabaseError | StateError) -> None:
         for name in names:
             try:
                 with self.db.transaction():
                     truncate(self.db, self.staged.specs[name])
-            except DatabaseError:
+            except (DatabaseError, StateError):
                 event = Event(self.staged.truncates[name], 0, "R", "", name)
                 blame(error, Blame(event, name, self.staged.specs[name].dest))
                 return

@@ -27,7 +27,7 @@ from vedur.catalog.table_ddl import (
     parse_script,
     read_ddl,
 )
-from vedur.catalog.tables import change_table_state, hold_table, local_set_table_struct
+from vedur.catalog.tables import change_table_state, hold_table, local_set_table_struct, sharing
 from vedur.clock import Clock
 from vedur.errors import StateError, VedurError
 from vedur.failpoint import reach
@@ -237,10 +237,21 @@ class GroupCopy:
             if not job.keeps_rows:
                 self._strip_indexes(target, job)
                 self.setup.enter(target, job, Step.TRUNCATE)
+                self._require_own_rows(target, job)
                 relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
                 only = "" if relation.kind == "p" else "only "
                 target.execute(f"truncate {only}{job.dest.quoted}")
             reach("copy.emptied")
+
+    def _require_own_rows(self, target: vdb.Database, job: TableJob) -> None:
+        """A copy begins with an empty table: nobody else's rows may be in it."""
+        others = sharing(target, self.setup.queue, job.table)
+        if others:
+            raise StateError(
+                f'the copy of "{job.name}" would empty "{job.dest}", which has rows of '
+                f"{', '.join(others)}, too: remove one of the tables, or add this one with "
+                "--skip-truncate or --expect-sync"
+            )
 
     def _strip_indexes(self, target: vdb.Database, job: TableJob) -> None:
         relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])

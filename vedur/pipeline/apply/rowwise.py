@@ -230,6 +230,7 @@ class RowWise:
         condition = (spec.condition or "").replace("%", "%%")
         alias = spec.alias.replace("%", "%%")
         if op == "i":
+            there = '"d"' if alias != '"d"' else '"e"'  # a table may have any name, also this one
             return query("replay", "row_insert_part").format(
                 **words,
                 columns=", ".join(map(name, sets)),
@@ -237,7 +238,9 @@ class RowWise:
                 values=", ".join(f"{value(c)} as {name(c)}" for c in sets),
                 alias=alias,
                 condition=condition,
-                missing=" and ".join(f"d.{name(c)} = {alias}.{name(c)}" for c in where) or "false",
+                there=there,
+                missing=" and ".join(f"{there}.{name(c)} = {alias}.{name(c)}" for c in where)
+                or "false",
             )
         match = " and ".join(f"{name(c)} = {value(c)}" for c in where)
         if op == "d":

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from vedur.change.table import TableSpec
 from vedur.db import Database
+from vedur.errors import StateError
 from vedur.sql import query
 
 
@@ -20,7 +21,10 @@ def truncate_together(db: Database, specs: Sequence[TableSpec]) -> None:
     The server refuses to truncate a referenced table, and CASCADE would empty tables that are
     nobody's business here. A delete in replica role does the same without either.
     """
-    left = {spec.dest: spec for spec in specs}
+    shared = [spec for spec in specs if _shared(db, spec)]
+    for spec in shared:
+        _empty_part(db, spec)
+    left = {spec.dest: spec for spec in specs if spec not in shared}
     references = {d: _referencing(db, d) for d in left}
     by_delete: list[TableSpec] = []
     while True:
@@ -34,6 +38,22 @@ def truncate_together(db: Database, specs: Sequence[TableSpec]) -> None:
         db.execute(query("replay", "truncate").format(tables=", ".join(names)))
     for spec in by_delete:
         db.execute(query("replay", "truncate_by_delete").format(only=spec.only, dest=spec.dest))
+
+
+def _shared(db: Database, spec: TableSpec) -> bool:
+    """Has the table rows of others, too?"""
+    return int(db.value(query("replay", "feeders"), {"dest": spec.dest})) > 1
+
+
+def _empty_part(db: Database, spec: TableSpec) -> None:
+    """Remove the rows of one of several tables that come together."""
+    if not spec.condition:
+        raise StateError(
+            f"TRUNCATE would empty {spec.dest}, which has rows of other tables, too, and no "
+            "condition (--where) tells them apart: delete what should go, then skip the event"
+        )
+    words = {"only": spec.only, "dest": spec.dest, "condition": spec.condition}
+    db.execute(query("replay", "truncate_part").format(**words))
 
 
 def _referencing(db: Database, dest: str) -> set[str]:

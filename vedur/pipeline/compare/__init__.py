@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from vedur.pipeline.compare.columns import ColumnInfo, Matched, match_columns
 from vedur.pipeline.compare.comparer import Comparer, SparkComparer
-from vedur.pipeline.compare.engine import bucket_sums, checksum, custom_checksum
+from vedur.pipeline.compare.engine import bucket_sums, checksum, custom_checksum, rounded
 from vedur.pipeline.compare.lend import Borrowed, Lender, NobodyLends, socket_path
 from vedur.pipeline.compare.model import Buckets, Pair, Side, Sums
 from vedur.pipeline.compare.narrow import Difference, Differences, describe, differing_keys
@@ -37,5 +37,6 @@ __all__ = [
     "differing_keys",
     "make_pair",
     "match_columns",
+    "rounded",
     "socket_path",
 ]

@@ -79,6 +79,27 @@ def bucket_sums(
     return Buckets.from_sums(mask, *sides)
 
 
+def rounded(pair: Pair) -> list[str]:
+    """Columns of which the target's type cannot hold all values, as of the pair's moment.
+
+    One statement and no tasks: hardly any table has such columns.
+    """
+    if not pair.rounding:
+        return []
+    side = pair.source
+    counts = ", ".join(
+        query("compare", "lost").format(lost=lost, number=at)
+        for at, (_, lost) in enumerate(pair.rounding)
+    )
+    text = query("compare", "rounded").format(
+        counts=counts, only=side.only, table=side.table, condition=side.selected
+    )
+    with moment(side.connstr, side.begin()) as db:
+        found = db.one(text)
+    named = zip(pair.rounding, found, strict=True)
+    return [f"{name}: {count} row(s)" for (name, _), count in named if count]
+
+
 def _cuts(pair: Pair) -> int:
     return max(len(slices(side)) for side in (pair.source, pair.target))
 

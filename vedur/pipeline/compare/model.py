@@ -119,6 +119,8 @@ class Pair:
     target_names: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     chosen: bool = False  # by a column list: there may be more columns on both sides
+    #: Columns whose values the target may round: what to call it, and when that is so (alias t).
+    rounding: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

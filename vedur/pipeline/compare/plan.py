@@ -122,6 +122,11 @@ def make_pair(
         tuple(c.target.name for c in matched.columns),
         matched.only_source + matched.only_target,
         columns is not None,
+        tuple(
+            (f"{c.source.name} ({c.source.type} there, {c.target.type} here)", c.lost_sql)
+            for c in matched.columns
+            if c.lost_sql
+        ),
     )
 
 

@@ -127,6 +127,7 @@ def _fetch(pair: Pair, stage: Stage, read: str, low: int, high: int) -> int:
     into = query("compare", "stage_copy_rows").format(stage=stage.rows)
     total = 0
     with connect(pair.target.connstr, name="repair", application_name="vedur repair") as target:
+        target.execute(query("compare", "pin_values"))
         keys = [json.loads(row.key) for row in target.query(wanted)]
         if not keys:
             return 0

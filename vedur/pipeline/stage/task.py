@@ -18,7 +18,7 @@ from typing import Any
 
 from vedur.change.collapse import Collapser, TableBuffer
 from vedur.change.columnar import LEAST_RUN
-from vedur.change.copytext import fields, line
+from vedur.change.copytext import fields, line, readable
 from vedur.change.event import Event
 from vedur.change.quick import (
     QuickReader,
@@ -112,7 +112,7 @@ class _Attempt:
         reader = QuickReader(
             self.collapser, task.flush_bytes, self._take_row, self.flush, task.least_run
         )
-        for block in copy_blocks(source, text, _READ_BYTES):
+        for block in _read_blocks(source, text):
             reader.feed(block)
         reader.end()
 
@@ -211,6 +211,18 @@ class _Attempt:
             "faults": [asdict(f) for f in c.faults],
             "missing_columns": {n: sorted(columns) for n, columns in c.missing_columns.items()},
         }
+
+
+def _read_blocks(source: Database, text: str) -> Iterator[bytes]:
+    """Events as UTF-8. A database without an encoding has any bytes: the server would refuse to
+    send all of a slice for one of them, and not say which."""
+    if source.encoding != "SQL_ASCII":
+        yield from copy_blocks(source, text, _READ_BYTES)
+        return
+    source.execute(query("replay", "any_bytes"))
+    for block in copy_blocks(source, text, _READ_BYTES):
+        yield readable(block)
+    source.execute(query("replay", "only_utf8"))
 
 
 def _groups(buffers: dict[str, TableBuffer]) -> Iterator[dict[str, TableBuffer]]:

@@ -253,3 +253,29 @@ create temporary table vedur_condition (like {table}) on commit drop
 -- Refused (42P17) where the condition depends on more than the row.
 create index on pg_temp.vedur_condition ((1)) where ({condition}
     )
+
+-- name: sharing
+-- Other tables of sets, in any queue, that come together with one in a local table, or in a table and
+-- its partitions. By catalogs and not by casts: a schema may be closed to this role. A root's tables
+-- are where its rows come from: nothing feeds them.
+with here as (
+    select c.oid
+    from pg_catalog.pg_class c
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = %(schema)s and c.relname = %(name)s
+), tree as (
+    select h.oid from here h
+    union
+    select p.relid from here h, pg_catalog.pg_partition_tree(h.oid) p
+    union
+    select p.relid from here h, pg_catalog.pg_partition_ancestors(h.oid) p
+)
+select i.table_name
+from tree t
+join pg_catalog.pg_class c on c.oid = t.oid
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+join londiste.table_info i
+    on coalesce(i.dest_table, i.table_name) = n.nspname || '.' || c.relname
+join pgq_node.node_info o on o.queue_name = i.queue_name and o.node_type <> 'root'
+where i.local and (i.queue_name, i.table_name) <> (%(queue)s, %(table)s)
+order by i.table_name

@@ -1,6 +1,8 @@
 -- Statements of compare and repair (vedur/pipeline/compare, vedur/pipeline/repair, vedur/ops).
 -- Words in braces are filled in by the code with quoted identifiers, expressions and numbers, never
 -- with values of rows. No statement with braces takes parameters, except where marked.
+-- A row as a whole is always `alias.*`: the bare alias would mean a column of that name where a
+-- user's table has one. Columns of a user's table never stand without their alias.
 
 -- name: begin_at
 -- A transaction that sees what another one saw when it exported its snapshot.
@@ -21,6 +23,13 @@ set jit = off;
 set cursor_tuple_fraction = 1;
 set statement_timeout = 0;
 set idle_in_transaction_session_timeout = 0
+
+-- name: pin_values
+-- The part of it for sessions that write what such texts say: columns may call functions of users,
+-- which need the search path as it is.
+set timezone = 'UTC';
+set lc_monetary = 'C';
+set xmlbinary = 'base64'
 
 -- name: columns
 -- Columns of a table; domains are taken down to their base types.
@@ -294,12 +303,6 @@ select extract(epoch from c.lag)::float8 as lag, extract(epoch from c.last_seen)
     coalesce(c.pending_events, 0)::bigint as pending
 from pgq.get_consumer_info(%s, %s) c
 
--- name: sharing
--- How many tables of the set, in any queue, come together in one local table.
-select pg_catalog.count(*)
-from londiste.table_info
-where local and coalesce(dest_table, table_name) = %s
-
 -- name: tables
 -- The local tables of a queue and their states.
 select table_name, coalesce(dest_table, table_name) as dest_table, merge_state, table_attrs
@@ -369,7 +372,7 @@ copy (
 
 -- name: named_row
 -- A staged row under the names of the target, as JSON.
-pg_catalog.row_to_json((select x from (select {columns}) x))
+(select pg_catalog.row_to_json(x.*) from (select {columns}) x)
 
 -- name: repair_lock
 -- One repair of a table at a time.
@@ -390,7 +393,7 @@ with wanted as (
 )
 insert into vedur.repair_log
     (queue_name, table_name, dest_table, tick_id, action, row_key, old_row)
-select {queue}, {name}, {dest_name}, {tick}, 'delete', {gone_key}, pg_catalog.row_to_json(g)
+select {queue}, {name}, {dest_name}, {tick}, 'delete', {gone_key}, pg_catalog.row_to_json(g.*)
 from gone g
 
 -- name: repair_changed
@@ -398,7 +401,7 @@ from gone g
 insert into vedur.repair_log
     (queue_name, table_name, dest_table, tick_id, action, row_key, old_row, new_row)
 select {queue}, {name}, {dest_name}, {tick}, 'update', {key},
-    pg_catalog.row_to_json(t), {new_row}
+    pg_catalog.row_to_json(t.*), {new_row}
 from {only} {dest} as t
 join (select distinct on ({row_key}) * from {rows} r) r on {row_match}
 where {differs}
@@ -428,7 +431,7 @@ with come as (
 )
 insert into vedur.repair_log
     (queue_name, table_name, dest_table, tick_id, action, row_key, new_row)
-select {queue}, {name}, {dest_name}, {tick}, 'insert', {come_key}, pg_catalog.row_to_json(c)
+select {queue}, {name}, {dest_name}, {tick}, 'insert', {come_key}, pg_catalog.row_to_json(c.*)
 from come c
 where not exists (
     select 1
@@ -486,3 +489,13 @@ select pg_catalog.current_setting('server_encoding')
 -- name: own_search_path
 -- As the role or the database has it.
 reset search_path
+
+-- name: rounded
+-- How many rows have values that the target's types cannot hold.
+select {counts}
+from {only} {table} as t
+where {condition}
+
+-- name: lost
+-- The same of one column.
+pg_catalog.count(*) filter (where {lost}) as n{number}

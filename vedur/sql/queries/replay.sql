@@ -333,12 +333,13 @@ analyze {stage} (slice, kind, shape)
 insert into {dest} ({columns}) overriding system value values ({values})
 
 -- name: row_insert_part
--- One row, if it belongs to the part that this node holds and is not there.
+-- One row, if it belongs to the part that this node holds and is not there. {alias} is the bare
+-- name of the user's table, {there} is another one.
 insert into {dest} ({columns}) overriding system value
 select {names}
 from (select {values}) as {alias}
 where ({condition}
-    ) and not exists (select 1 from {only} {dest} d where {missing})
+    ) and not exists (select 1 from {only} {dest} {there} where {missing})
 
 -- name: row_leave_part
 -- A row that an update took out of the part that this node holds.
@@ -368,3 +369,34 @@ truncate {tables}
 -- name: truncate_by_delete
 -- Where a foreign key forbids truncate; in replica role no foreign key looks at a delete.
 delete from {only} {dest}
+
+-- name: truncate_part
+-- Of a table that several tables of sets share, the rows of one of them.
+delete from {only} {dest} where ({condition}
+    )
+
+-- name: feeders
+-- How many tables of sets come together in a local table, or in it and its partitions.
+with tree as (
+    select pg_catalog.to_regclass(%(dest)s)::oid as oid
+    union
+    select p.relid from pg_catalog.pg_partition_tree(pg_catalog.to_regclass(%(dest)s)) p
+    union
+    select p.relid from pg_catalog.pg_partition_ancestors(pg_catalog.to_regclass(%(dest)s)) p
+)
+select pg_catalog.count(*)
+from tree t
+join pg_catalog.pg_class c on c.oid = t.oid
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+join londiste.table_info i
+    on coalesce(i.dest_table, i.table_name) = n.nspname || '.' || c.relname
+join pgq_node.node_info o on o.queue_name = i.queue_name and o.node_type <> 'root'
+where i.local
+
+-- name: any_bytes
+-- Text comes as it is stored.
+set client_encoding = 'SQL_ASCII'
+
+-- name: only_utf8
+-- As all connections have it.
+set client_encoding = 'UTF8'

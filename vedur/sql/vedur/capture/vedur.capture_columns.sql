@@ -23,7 +23,7 @@ declare
     _types oid[];
 begin
     execute format(
-        'select array(select json_object_keys(row_to_json("vedur.row"))) from (select (null::%s).*) as "vedur.row"',
+        'select array(select json_object_keys(row_to_json("vedur.row".*))) from (select (null::%s).*) as "vedur.row"',
         i_relid::regclass)
     into _names;
     if cardinality(_names) = 0 then

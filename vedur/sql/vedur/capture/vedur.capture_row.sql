@@ -57,7 +57,7 @@ begin
         when _list is null then quote_literal('{}')
         when _plain then format('pg_catalog.row_to_json(%s)::pg_catalog.text', i_ref)
         else format(
-            '(select pg_catalog.row_to_json("vedur.row")::pg_catalog.text from (select %s) as "vedur.row")', _list)
+            '(select pg_catalog.row_to_json("vedur.row".*)::pg_catalog.text from (select %s) as "vedur.row")', _list)
     end;
 end;
 $$;
