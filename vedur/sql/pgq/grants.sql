@@ -6,6 +6,17 @@ declare
     _function regprocedure;
     _name text;
 begin
+    -- The same once more, for whoever may write pgq.queue: only in this schema nobody else can create anything. A third part
+    -- would be a schema, in a database that is called "pgq".
+    if not exists (
+        select 1
+        from pg_catalog.pg_constraint c
+        where c.conrelid = 'pgq.queue'::regclass and c.conname = 'queue_schema_check')
+    then
+        alter table pgq.queue add constraint queue_schema_check check (
+            queue_data_pfx ~ '^pgq[.][^.]+$' and queue_event_seq ~ '^pgq[.][^.]+$' and queue_tick_seq ~ '^pgq[.][^.]+$');
+    end if;
+
     grant usage on schema pgq to public;
 
     for _function in
@@ -22,7 +33,7 @@ begin
             -- looking, by anybody
             ('public', array['get_queue_info', 'get_consumer_info', 'seq_getval', 'quote_fqname', 'version']),
             -- producing
-            ('pgq_writer', array['insert_event', 'current_event_table', 'jsontriga', 'logutriga', 'sqltriga']),
+            ('pgq_writer', array['_insert_event', 'insert_event', 'current_event_table', 'jsontriga', 'logutriga', 'sqltriga']),
             -- consuming
             ('pgq_reader', array[
                 'batch_event_sql', 'batch_event_tables', 'batch_retry', 'event_retry', 'find_tick_helper', 'finish_batch',
@@ -54,7 +65,14 @@ begin
     end if;
     if exists (select 1 from pg_catalog.pg_roles where rolname = 'pgq_admin') then
         grant select, insert, update, delete
-            on table pgq.consumer, pgq.queue, pgq.tick, pgq.subscription, pgq.retry_queue to pgq_admin;
+            on table pgq.consumer, pgq.tick, pgq.subscription, pgq.retry_queue to pgq_admin;
+        -- Rows of pgq.queue name tables and sequences that functions write, truncate and drop as their owner, and functions
+        -- that the ticker calls: who could choose them would be that owner.
+        revoke insert, update, delete, truncate, references, trigger on table pgq.queue from pgq_admin;
+        grant update (
+            queue_cur_table, queue_rotation_period, queue_switch_step1, queue_switch_step2, queue_switch_time,
+            queue_external_ticker, queue_disable_insert, queue_ticker_paused, queue_ticker_max_count,
+            queue_ticker_max_lag, queue_ticker_idle_period, queue_per_tx_limit) on table pgq.queue to pgq_admin;
         grant select, insert, truncate on table pgq.event_template to pgq_admin;
     end if;
 
