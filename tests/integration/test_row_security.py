@@ -29,7 +29,7 @@ HINT = "bypassrls"
 
 @pytest.fixture
 def role() -> Iterator[Callable[..., str]]:
-    """role(db, grants): a role of the database's server that is no superuser, dropped at the end."""
+    """role(db, grants): a role of the server that is no superuser, dropped at the end."""
     made: list[tuple[vdb.Database, str]] = []
 
     def make(db: vdb.Database, *grants: str) -> str:
