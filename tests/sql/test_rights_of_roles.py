@@ -328,3 +328,101 @@ def test_expressions_are_run_as_the_writer(root: vdb.Database) -> None:
         got = root.one(call, [[word]])
         assert (got.ret_code, "pgq.jsontriga" in got.ret_note) == (200, True), got
     root.rollback()
+
+
+def test_functions_of_an_index_are_not_run_by_bulk_capture(root: vdb.Database) -> None:
+    """The planner computes constant parts of an index condition as the role that reads."""
+    root.execute("create table public.seen (who text); grant insert on public.seen to public")
+    root.execute("alter table public.t owner to x_owner")
+    call = "select * from vedur.create_capture('q', 'public.t', '_l', 'json', 'IUD', 'bulk')"
+    assert root.one(call).ret_code == 200
+    nested = (
+        "insert into public.t values (1, 'x'), (2, 'x'); update public.t set a = 'y' where id = 2"
+    )
+    as_role(
+        root,
+        "x_owner",
+        """
+        create function public.note() returns void language plpgsql volatile as $$
+        begin insert into public.seen values (current_user); end $$;
+        create function public.peep(int) returns int language plpgsql immutable as $$
+        begin perform public.note(); return 1; end $$;
+        create function public.nest() returns trigger language plpgsql as $$
+        begin
+            if pg_trigger_depth() < 2 then update public.t set a = 'n' where id = 1; end if;
+            return null;
+        end $$;
+        create trigger nest after update on public.t for each row execute function public.nest();
+        """
+        + nested,
+    )
+    assert root.value("select count(*) from pgq.event_template") > 2, "a plain table may nest"
+    root.execute("set local role x_owner; delete from public.t")
+    for hook in (
+        "create index bad on public.t (a) where public.peep(1) > 0",
+        "alter table public.t add constraint bad check (public.peep(1) > 0)",
+        "create statistics bad on (a || public.peep(1)), id from public.t",
+        "create table public.child () inherits (public.t)",
+    ):
+        with suppress(_Undo), root.transaction():
+            root.execute(hook)
+            with pytest.raises(PrivilegeError, match="bulk capture cannot read"):
+                root.execute(nested)
+            raise _Undo
+        # the savepoint is gone with what was seen in it: look at what is left
+        assert root.value("select session_user <> current_user")
+    root.execute("reset role")
+    assert root.value("select count(*) from public.seen where who <> 'x_owner'") == 0
+    root.rollback()
+
+
+def test_an_operator_that_fits_better_is_not_run(root: vdb.Database) -> None:
+    """Schema public is in everybody's path, and often others may create there."""
+    root.execute("create table public.seen (who text); grant insert on public.seen to public")
+    as_role(
+        root,
+        "x_owner",
+        """
+        create function public.cat(text, int) returns text language plpgsql as $$
+        begin insert into public.seen values ('||'); return $1 || $2::text; end $$;
+        create operator public.|| (leftarg = text, rightarg = int, function = public.cat);
+        create function public.cat(text[], text) returns text[] language plpgsql as $$
+        begin insert into public.seen values ('[]'); return array_append($1, $2); end $$;
+        create operator public.|| (leftarg = text[], rightarg = text, function = public.cat);
+        create function public.format(text, text) returns text language plpgsql as $$
+        begin insert into public.seen values ('format'); return pg_catalog.format($1, $2); end $$;
+        create function public.txid_visible_in_snapshot(bigint, text) returns boolean
+            language plpgsql as $$
+        begin insert into public.seen values ('visible'); return true; end $$
+        """,
+    )
+    root.execute("set local search_path = public, pg_catalog")
+    root.call("pgq.register_consumer", "q", "c")
+    root.call("pgq.insert_event", "q", "a", "b")
+    root.execute("update pgq.queue set queue_per_tx_limit = 100")
+    root.call("pgq.insert_event", "q", "a", "b")
+    root.execute("commit")
+    try:
+        root.execute("set search_path = public, pg_catalog")
+        root.call("pgq.force_tick", "q")
+        root.call("pgq.ticker")
+        root.commit()
+        batch = root.value("select pgq.next_batch('q', 'c')")
+        root.call("pgq.get_batch_events", batch)
+        root.call("pgq.get_batch_cursor", batch, "cur", 10)
+        root.call("pgq.finish_batch", batch)
+        root.call("pgq.current_event_table", "q")
+        root.execute(
+            "update pgq.queue set queue_switch_time = 'epoch', queue_rotation_period = '0'"
+        )
+        root.call("pgq.maint_rotate_tables_step1", "q")
+        root.call("pgq.maint_operations")
+        root.call("pgq_node.get_node_info", "q")
+        root.call("pgq_node.maint_watermark", "q")
+        root.commit()
+        assert root.query("select * from public.seen") == []
+    finally:
+        root.rollback()
+        names = root.query("select rolname from pg_roles where starts_with(rolname, 'x_')")
+        listed = ", ".join(row.rolname for row in names)
+        root.execute(f"drop owned by {listed} cascade; drop role {listed}; commit")

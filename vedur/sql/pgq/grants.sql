@@ -27,6 +27,22 @@ begin
         execute format('revoke all on function %s from public', _function);
     end loop;
 
+    -- An operator or a function in a schema where others may create (often public) can fit better than ours: || of text and
+    -- integer, format of three texts. It would run as whoever calls. Functions of producers carry their schemas instead,
+    -- since a path costs some microseconds an event; the triggers and the cursor take expressions of their callers.
+    for _function in
+        select p.oid
+        from pg_catalog.pg_proc p
+        where p.pronamespace = 'pgq'::regnamespace
+            and not p.prosecdef
+            and p.proconfig is null
+            and p.proname not in (
+                'insert_event', 'insert_event_raw', '_check_tx_limit', 'quote_fqname', 'get_batch_cursor',
+                'jsontriga', 'logutriga', 'sqltriga')
+    loop
+        execute format('alter function %s set search_path = pg_catalog, pg_temp', _function);
+    end loop;
+
     for _group in
         select *
         from (values

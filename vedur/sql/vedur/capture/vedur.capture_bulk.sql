@@ -55,6 +55,9 @@ begin
             using errcode = 'undefined_object', detail = format('The queue is "%s".', tg_argv[0]);
     end if;
     perform vedur.capture_guard(tg_relid, true);
+    if _is_nested then
+        perform vedur.capture_read_guard(tg_relid);
+    end if;
     if tg_op in ('UPDATE', 'DELETE') and cardinality(vedur.capture_key(tg_relid, null)) = 0 then
         execute 'select exists (select from old_rows)' into _moved;
         if _moved then
