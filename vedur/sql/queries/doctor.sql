@@ -12,6 +12,16 @@ select (
     - (select count(*) from pg_catalog.pg_stat_activity where backend_type = 'client backend')
 )::int
 
+-- name: open_path
+-- Schemas of this session's path where everybody may create.
+select n.nspname::text as name
+from pg_catalog.pg_namespace n
+where n.nspname = any (pg_catalog.current_schemas(false))
+    and exists (
+        select from pg_catalog.aclexplode(n.nspacl) a
+        where a.grantee = 0 and a.privilege_type = 'CREATE')
+order by 1
+
 -- name: table_health
 -- Of each named table: is it there, what may this role do with it, has it a key?
 select w.schema || '.' || w.name as name,
