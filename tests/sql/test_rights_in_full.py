@@ -133,3 +133,16 @@ def test_an_upgrade_takes_rights_away_that_an_older_version_gave(queue: vdb.Data
     check = "select 1 from pg_constraint where conname = 'queue_schema_check'"
     assert queue.value(check) == 1
     queue.rollback()
+
+
+def test_an_upgrade_keeps_producers_that_have_the_function_alone(queue: vdb.Database) -> None:
+    queue.execute("""
+        create role producer_alone;
+        grant execute on function pgq.insert_event(text, text, text),
+            pgq.insert_event(text, text, text, text, text, text, text) to producer_alone;
+        update vedur.component set digest = 'old' where schema = 'pgq'
+    """)
+    install(queue)
+    queue.execute("set local role producer_alone")
+    assert queue.value("select pgq.insert_event('q', 'a', 'b')") is not None
+    queue.rollback()

@@ -75,6 +75,19 @@ begin
         end loop;
     end loop;
 
+    -- Somebody may have granted the function to a role that is in none of ours.
+    for _name in
+        select r.rolname
+        from pg_catalog.pg_proc p
+        cross join lateral pg_catalog.aclexplode(p.proacl) a
+        join pg_catalog.pg_roles r on r.oid = a.grantee
+        where p.oid = 'pgq.insert_event(text, text, text, text, text, text, text)'::regprocedure
+            and a.grantee <> p.proowner
+    loop
+        execute format(
+            'grant execute on function pgq._insert_event(text, text, text, text, text, text, text) to %I', _name);
+    end loop;
+
     grant select on table pgq.consumer, pgq.queue, pgq.tick, pgq.subscription to public;
     if exists (select 1 from pg_catalog.pg_roles where rolname = 'pgq_reader') then
         grant select on table pgq.consumer, pgq.queue, pgq.tick, pgq.subscription, pgq.event_template to pgq_reader;
