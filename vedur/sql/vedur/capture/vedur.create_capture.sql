@@ -20,7 +20,7 @@ as $$
 -- Writes: triggers on the table, a function in schema vedur_work.
 --
 -- Format sql and arguments that change events (ignore=, ev_*= with a literal) get a function that is no faster than the
--- contract's trigger, but writers need no right on the queue. when=, other expressions and magic columns get the
+-- contract's trigger, but writers need no right on the queue, if the caller has it. when=, other expressions and magic columns get the
 -- contract's trigger, which runs as the writer, since they let others choose what is run or sent; the note says so.
 declare
     _rel oid := to_regclass(i_table_name);
@@ -33,6 +33,7 @@ declare
     _magic boolean;
     _plain boolean;
     _owned boolean;
+    _may boolean;
 begin
     select * into _a from vedur.capture_arguments(_args);
     if _generic is null or i_mode not in ('row', 'bulk') or i_ops !~ '^[IUDT]+$' or _a.skip or _a.deny then
@@ -58,11 +59,12 @@ begin
     -- A literal is the same whoever reads it, under any setting; the name of a renamed table is one.
     _owned := not _magic and _a.when_expr is null and not exists (
         select from jsonb_each_text(_a.exprs) as e where e.value !~ '^\s*''([^''\\]|'''')*''\s*$');
-    if _owned and i_mode = 'row' and not (
-        has_table_privilege(pgq.quote_fqname(_q.queue_data_pfx || '_0'), 'insert')
+    _may := has_table_privilege(pgq.quote_fqname(_q.queue_data_pfx || '_0'), 'insert')
         and has_table_privilege('pgq.queue', 'select')
         and has_sequence_privilege(pgq.quote_fqname(_q.queue_event_seq), 'usage')
-        and has_schema_privilege('vedur_work', 'create')) then
+        and has_schema_privilege('vedur_work', 'create');
+    _owned := _plain or (_owned and _may);
+    if _plain and i_mode = 'row' and not _may then
         select 403, format(
             'role "%s" may not write queue "%s" or create functions in schema "vedur_work": grant pgq_admin to it',
             current_user, i_queue_name)
