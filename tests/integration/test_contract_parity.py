@@ -20,6 +20,7 @@ from vedur.errors import DatabaseError
 EXTRA_FUNCTIONS = {
     "_check_tx_limit",
     "_due_ticks",
+    "_insert_event",
     "_lock_ticker",
     "_notify_tick",
     "_write_tick",
@@ -120,19 +121,25 @@ def test_functions_have_the_same_names_arguments_and_results(pair: Pair) -> None
 def test_what_upstream_runs_with_owner_rights_we_do_too(pair: Pair) -> None:
     # the trigger functions and insert_event_raw are C there and bypass permissions by other means
     ours, theirs = ({(r.name, r.arguments, r.definer) for r in db.query(FUNCTIONS)} for db in pair)
-    assert {row for row in theirs - ours if not row[0].endswith("triga")} == set()
+    # insert_event asks who calls and leaves the rest to _insert_event, which runs as its owner
+    other = {row[0] for row in theirs - ours if not row[0].endswith("triga")}
+    assert other == {"insert_event"}
 
 
 @pytest.mark.parametrize("query", [COLUMNS, CONSTRAINTS, RELATIONS])
 def test_tables_are_the_same(pair: Pair, query: str) -> None:
     ours, theirs = (db.query(query) for db in pair)
-    assert ours == theirs
+    # intended: whoever could name tables elsewhere would be the owner of the functions
+    assert [row for row in ours if "queue_schema_check" not in row] == theirs
 
 
 @pytest.mark.parametrize("query", [TABLE_RIGHTS, SEQUENCE_RIGHTS])
 def test_roles_have_the_same_rights_on_tables(pair: Pair, query: str) -> None:
-    ours, theirs = (db.query(query, [list(ROLES)]) for db in pair)
-    assert ours == theirs
+    ours, theirs = (set(db.query(query, [list(ROLES)])) for db in pair)
+    # intended: pgq_admin may change settings of a queue, but not name its tables
+    less = {("queue", "pgq_admin", deed, True) for deed in ("insert", "update", "delete")}
+    assert theirs - ours == (less if query == TABLE_RIGHTS else set())
+    assert {tuple(row)[:3] for row in ours - theirs} <= {row[:3] for row in less}
 
 
 def test_roles_have_the_same_rights_on_functions(pair: Pair) -> None:

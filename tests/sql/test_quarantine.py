@@ -11,7 +11,7 @@ from vedur.sql import query
 TABLES = ("replay_error", "skip_request", "quarantine", "quarantine_log", "quarantine_events")
 
 
-@pytest.mark.parametrize("role", ["pgq_admin", "londiste_writer"])
+@pytest.mark.parametrize("role", ["londiste_writer"])
 def test_those_who_run_nodes_may_work_with_them(db: vdb.Database, role: str) -> None:
     db.execute(f"create role q_worker in role {role}; set local role q_worker")
     event = (

@@ -6,11 +6,12 @@ from vedur.db.conninfo import (
     cut_password,
     has_host,
     parse,
+    remote,
     with_defaults,
     with_params,
     without_secrets,
 )
-from vedur.errors import ConfigError
+from vedur.errors import ConfigError, ConnectError
 
 SECRET = "s3cr3t"
 
@@ -63,3 +64,47 @@ def test_nonsense_is_a_config_error_without_the_secret() -> None:
     with pytest.raises(ConfigError) as caught:
         parse(f"host=h password={SECRET} nonsense")
     assert SECRET not in str(caught.value)
+
+
+def test_a_secret_goes_to_hosts_that_the_ini_names() -> None:
+    extra = "user=w password=hunter2 sslmode=verify-full"
+    hosts = ("db1", "10.0.0.1", "localhost")
+    for good in (
+        "host=db1 dbname=x",
+        "dbname=x",
+        "host=db1 hostaddr=10.0.0.1",
+        "host=db1,localhost",
+    ):
+        assert parse(remote(good, extra, hosts)) == parse(good) | parse(extra)
+    for bad in (
+        "host=evil dbname=x password=own",
+        "host=db1 hostaddr=6.6.6.6",
+        "host=db1,evil",
+        "service=evil",
+        "host=db1 service=evil",
+        "host=/tmp/evil",
+        "postgresql://evil/x",
+    ):
+        with pytest.raises(ConnectError, match="remote_hosts") as caught:
+            remote(bad, extra, hosts)
+        assert "hunter2" not in str(caught.value) and "own" not in str(caught.value)
+        assert parse(remote(bad, extra)), "no list, no limit"
+
+
+def test_a_secret_is_not_sent_as_clear_text_to_just_anybody() -> None:
+    secret, plain = "password=hunter2", "user=w sslmode=require"
+    assert parse(remote("host=a", secret))["require_auth"] == "!password"
+    assert "require_auth" not in parse(remote("host=a", plain))
+    assert "require_auth" not in parse(remote("host=a", secret, ("a",)))
+    assert parse(remote("host=a", secret + " require_auth=password"))["require_auth"] == "password"
+    # nor can a location say otherwise, or weaken what the ini says of TLS
+    assert parse(remote("host=a require_auth=password", secret))["require_auth"] == "!password"
+    strong = remote("host=a sslmode=disable", "sslmode=verify-full")
+    assert parse(strong)["sslmode"] == "verify-full"
+    assert remote("host=a", "") == "host=a"
+
+
+@pytest.mark.parametrize("word", ["sslkeylogfile=/etc/x", "gssdelegation=1", "replication=true"])
+def test_what_a_location_must_not_say(word: str) -> None:
+    with pytest.raises(ConnectError, match=word.split("=")[0]):
+        remote(f"host=a {word}", "")

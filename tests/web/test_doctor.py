@@ -137,6 +137,13 @@ def test_a_role_without_any_right(lab: SetLab) -> None:
     assert "londiste_writer" in str(found)
 
 
+def test_a_schema_where_everybody_may_create(lab: SetLab) -> None:
+    lab.dbs["src"].execute("grant create on schema public to public")
+    found = examine(lab, "src")
+    assert sick(found) == [("warn", "rights")]
+    assert text(found, "rights").endswith("everybody may create there: public")
+
+
 def test_rights_that_are_missing(lab: SetLab) -> None:
     leaf, root = lab.dbs["dst"], lab.dbs["src"]
     for db in (leaf, root):

@@ -17,7 +17,7 @@ _COLUMNS = query("quarantine", "columns").split("\n", 1)[-1]
 
 def available(db: Database) -> bool:
     """Has this database the tables? An installation of an earlier version has not, and a role
-    that is in neither `londiste_writer` nor `pgq_admin` cannot use them."""
+    that is not in `londiste_writer` cannot use them."""
     return bool(db.value(query("quarantine", "available")))
 
 

@@ -201,6 +201,13 @@ class LondisteSettings:
         "added to the connect strings of other nodes, for example user= sslmode=",
         _NEWER,
     )
+    remote_hosts: tuple[str, ...] = declare(
+        kinds.NAMES,
+        (),
+        "hosts that locations of other nodes may name; empty: any",
+        _NEWER,
+        ours=True,
+    )
     keepalive_stats: float = declare(
         kinds.PERIOD, 300.0, "seconds between statistics lines of an idle worker", _NEWER
     )

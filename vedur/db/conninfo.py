@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from vedur.errors import ConfigError
+from vedur.errors import ConfigError, ConnectError
 
 #: A peer that vanished without a FIN is noticed after about a minute instead of two hours.
 _DEFAULTS: dict[str, str] = {
@@ -41,6 +43,54 @@ def with_params(connstr: str, **params: str | None) -> str:
     """The connect string with some parameters replaced; None removes one."""
     merged = {**parse(connstr), **params}
     return make_conninfo(**{key: value for key, value in merged.items() if value is not None})
+
+
+#: What a location must not say: it comes from a table of the database or from an event of the root.
+#: These would write or read a file here, or hand a ticket of ours to the server that it names.
+_NOT_IN_LOCATIONS = ("sslkeylogfile", "servicefile", "gssdelegation", "replication")
+
+_REQUIRE_AUTH = 160000  # the first libpq that knows the parameter
+
+
+def remote(location: str, extra: str, hosts: Collection[str] = ()) -> str:
+    """The connect string of another node: its location, with what the ini adds for other nodes.
+
+    Locations come from the database, so whoever writes them there chooses the server that is told a
+    password of `extra`. With `hosts` (ini: remote_hosts) only these are connected to. Without, the
+    password is at least never sent as clear text, unless `extra` itself says what it requires.
+    """
+    params = parse(location)
+    for name in _NOT_IN_LOCATIONS:
+        if name in params:
+            raise ConnectError(
+                f'location "{without_secrets(location)}" has "{name}", which a location must not '
+                "have: register it anew without, or put it into remote_extra_connstr"
+            )
+    if hosts:
+        _require_known(location, params, hosts)
+    more = parse(extra) if extra else {}
+    if (
+        any(key in more for key in _SECRET_KEYS)
+        and not hosts
+        and "require_auth" not in more
+        and psycopg.pq.version() >= _REQUIRE_AUTH
+    ):
+        more["require_auth"] = "!password"
+    return make_conninfo(**(params | more)) if more else location
+
+
+def _require_known(location: str, params: dict[str, str], hosts: Collection[str]) -> None:
+    named = [*params.get("host", "localhost").split(",")]
+    if "hostaddr" in params:
+        named += params["hostaddr"].split(",")
+    unknown = [name for name in named if (name or "localhost") not in hosts]
+    if "service" in params:  # whose host could be any
+        unknown.append(f"service={params['service']}")
+    if unknown:
+        raise ConnectError(
+            f'location "{without_secrets(location)}" names "{unknown[0]}", which is not in '
+            "remote_hosts of the ini: add it there if it is right, else correct the location"
+        )
 
 
 def without_secrets(connstr: str) -> str:

@@ -18,6 +18,7 @@ from psycopg import sql as pgsql
 from psycopg.rows import namedtuple_row
 
 from vedur.db.conninfo import cut_password, with_defaults
+from vedur.db.row_security import explain, is_row_security
 from vedur.errors import ConnectError, DatabaseError, PrivilegeError
 
 log = logging.getLogger(__name__)
@@ -29,10 +30,13 @@ logging.getLogger("psycopg").setLevel(logging.ERROR)
 #: read committed; who wants another level says so at the begin of the transaction. A commit that a
 #: crash can undo would break the chain of positions: a tick must outlive what was read up to it,
 #: and applied changes the batch that is finished on the provider (waiting for a standby stays).
+#: Row level security must refuse and not filter (`row_security.py`). Statements and not startup
+#: options, which poolers refuse.
 _PIN = (
     "set datestyle = 'ISO, YMD'; set intervalstyle = 'postgres'; set extra_float_digits = 1; "
     "set bytea_output = 'hex'; set standard_conforming_strings = on; set client_encoding = 'UTF8'; "
     "set default_transaction_isolation = 'read committed'; set default_transaction_read_only = off"
+    "; set row_security = off"
     "; select pg_catalog.set_config('synchronous_commit', 'on', false)"
     " where pg_catalog.current_setting('synchronous_commit') = 'off'"
 )
@@ -90,9 +94,12 @@ def error_class(state: str | None) -> type[DatabaseError]:
     return DatabaseError
 
 
-def _translate(error: psycopg.Error, name: str, query: str | None) -> DatabaseError:
+def _translate(error: psycopg.Error, name: str, query: str | None, role: str) -> DatabaseError:
+    message = _first_line(error)
+    if is_row_security(error.sqlstate, error.diag.source_function):
+        message = explain(message, role)
     return error_class(error.sqlstate)(
-        _first_line(error),
+        message,
         sqlstate=error.sqlstate,
         connection=name,
         query=query,
@@ -109,6 +116,7 @@ class Database:
         self.raw = raw
         self.name = name
         self.connstr = connstr
+        self.role = raw.info.user  # who logged in; libpq forgets it with the connection
 
     # -- statements ---------------------------------------------------------------------------
 
@@ -288,7 +296,7 @@ class Database:
         try:
             yield
         except psycopg.Error as error:
-            raise _translate(error, self.name, query) from error
+            raise _translate(error, self.name, query, self.role) from error
 
 
 def connect(

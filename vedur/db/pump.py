@@ -23,6 +23,7 @@ import psycopg
 from psycopg import pq
 
 from vedur.db.database import Database, error_class
+from vedur.db.row_security import explain, is_row_security
 from vedur.errors import ConnectError, DatabaseError
 
 #: One recv; the kernel seldom has more than 150 kB ready.
@@ -120,13 +121,17 @@ def _failure(db: Database, result: pq.abc.PGresult | None, text: str) -> Databas
         message = pgconn.get_error_message() or "the server closed the connection"
         return ConnectError(message.splitlines()[0], connection=db.name, query=text, sqlstate=None)
     field = pq.DiagnosticField
+    wanted = (field.SQLSTATE, field.MESSAGE_DETAIL, field.MESSAGE_HINT, field.CONTEXT)
     said = {
         f: value.decode("utf-8", "replace") if (value := result.error_field(f)) else None
-        for f in (field.SQLSTATE, field.MESSAGE_DETAIL, field.MESSAGE_HINT, field.CONTEXT)
+        for f in (*wanted, field.SOURCE_FUNCTION)
     }
     primary = result.error_field(field.MESSAGE_PRIMARY) or result.error_message
+    message = primary.decode("utf-8", "replace")
+    if is_row_security(said[field.SQLSTATE], said[field.SOURCE_FUNCTION]):
+        message = explain(message, db.role)
     return error_class(said[field.SQLSTATE])(
-        primary.decode("utf-8", "replace"),
+        message,
         connection=db.name,
         query=text,
         sqlstate=said[field.SQLSTATE],
@@ -241,9 +246,12 @@ def _read_start(source: Database, reader: socket.socket, text: str) -> bytes:
 
 def _error_response(source: Database, body: bytes, text: str) -> DatabaseError:
     fields = {part[:1]: part[1:].decode("utf-8", "replace") for part in body.split(b"\0") if part}
-    return DatabaseError(
-        fields.get(b"M", "the server reported an error"),
-        sqlstate=fields.get(b"C"),
+    message, state = fields.get(b"M", "the server reported an error"), fields.get(b"C")
+    if is_row_security(state, fields.get(b"R")):
+        message = explain(message, source.role)
+    return (error_class(state) if state else DatabaseError)(
+        message,
+        sqlstate=state,
         connection=source.name,
         query=text,
     )

@@ -10,10 +10,12 @@ from vedur.catalog.fkeys import ForeignKey, get_table_pending_fkeys
 from vedur.catalog.structure import differences, foreign_keys, read_structure
 from vedur.catalog.tables import TableInfo, get_table_list
 from vedur.db import Database
+from vedur.db.row_security import advice
 from vedur.errors import StateError
 from vedur.names import parse_name
 from vedur.ops.choose import choose
 from vedur.ops.session import Session
+from vedur.sql import query
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +59,30 @@ def _compare(
         return [f'table "{remote.dest_table}" does not exist on the provider']
     if mine is None:
         return [f'table "{table.dest_table}" does not exist here']
-    return differences(theirs, mine, table.columns)
+    return [
+        *differences(theirs, mine, table.columns),
+        *_interference(provider, remote.dest_table, "on the provider"),
+        *_interference(db, table.dest_table, "here"),
+    ]
+
+
+def _interference(db: Database, table: str, where: str) -> list[str]:
+    """What hides rows from our role or, on the target, acts on changes that are replicated."""
+    name = parse_name(table)
+    words = {"schemas": [name.schema], "names": [name.name]}
+    found = []
+    for row in db.query(query("doctor", "table_interference"), words):
+        if row.filtered:
+            found.append(
+                f'row level security {where} holds for role "{db.role}", which must see every '
+                f"row: {advice(db.role)}"
+            )
+        if where != "here":
+            continue
+        found += [f'rule "{rule}" here acts on replicated changes' for rule in row.rules]
+        # only those that can change or swallow the row itself; doctor names the others
+        found += [f'trigger "{name}" here can change replicated rows' for name in row.before_row]
+    return found
 
 
 def chosen_tables(session: Session, tables: Sequence[str]) -> list[TableInfo]:

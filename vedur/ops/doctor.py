@@ -78,6 +78,7 @@ def _local(session: Session) -> Iterator[Finding]:
         return
     yield from server.check_server("database", db, session.clock)
     yield from server.check_schemas(db)
+    yield from server.check_path(db)
     yield from server.check_connections(db, session.settings)
     if not has_schema(db) or get_node_info(db, session.queue) is None:
         yield fail(

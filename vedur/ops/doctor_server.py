@@ -81,6 +81,18 @@ def check_schemas(db: Database) -> Iterator[Finding]:
         yield ok("schemas", f"current{also}")
 
 
+def check_path(db: Database) -> Iterator[Finding]:
+    """Is a schema in our path where everybody may create? An operator there can fit better."""
+    found = [row.name for row in db.query(query("doctor", "open_path"))]
+    if found:
+        yield warn(
+            "rights",
+            f"in the search_path, and everybody may create there: {names(found)}",
+            f"revoke create on schema {names(found)} from public: else what others make there can "
+            "run with the rights of this role",
+        )
+
+
 def check_connections(db: Database, settings: LondisteSettings) -> Iterator[Finding]:
     """Are there enough for a worker?"""
     left = int(db.value(query("doctor", "connections_left")))

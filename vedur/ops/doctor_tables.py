@@ -7,6 +7,7 @@ from typing import Any
 
 from vedur.catalog.tables import TableInfo, get_table_list
 from vedur.db import Database
+from vedur.db.row_security import advice
 from vedur.errors import DatabaseError
 from vedur.names import parse_name
 from vedur.node.info import NodeInfo
@@ -31,8 +32,10 @@ def check_tables(session: Session, info: NodeInfo) -> Iterator[Finding]:
     yield from _keys(present)
     if info.is_root:
         yield from _capture(session, local)
+        yield from _policies(session.db, "", [t.dest_table for t in local])
         return
     yield from _rights(present, [t.dest_table for t in local if not t.ready])
+    yield from _interference(session.db, [t.dest_table for t in local])
     try:
         provider = session.provider(info)
     except DatabaseError:
@@ -40,6 +43,7 @@ def check_tables(session: Session, info: NodeInfo) -> Iterator[Finding]:
     there = {t.table_name: t for t in get_table_list(provider, session.queue) if t.local}
     pairs = [(t, there[t.table_name]) for t in local if t.table_name in there]
     yield from _copyable(provider, [theirs for mine, theirs in pairs if not mine.ready])
+    yield from _policies(provider, " on the provider", [theirs.dest_table for _, theirs in pairs])
     here = {row.name for row in present}
     copied = [pair for pair in pairs if pair[0].ready and pair[0].dest_table in here]
     yield from _indexes(session.db, provider, copied)
@@ -128,6 +132,50 @@ def _copyable(provider: Database, waiting: Sequence[TableInfo]) -> Iterator[Find
             f"may not read on the provider: {names(closed)}",
             "grant select on them to the role that reads there",
         )
+
+
+def _policies(db: Database, where: str, tables: Sequence[str]) -> Iterator[Finding]:
+    """Would row level security hide rows from the role that reads? On the root that is the role of
+    its ini; other nodes look with the role that they read with."""
+    hidden = [row.name for row in _rows(db, "table_interference", tables) if row.filtered]
+    if hidden:
+        make = fail if where else warn
+        yield make(
+            "policies",
+            f'row level security{where} holds for role "{db.role}": {names(hidden)}',
+            f"copies, compare and repair are refused there; {advice(db.role)}",
+        )
+    else:
+        yield ok("policies", f"no row level security{where} holds for this role")
+
+
+def _interference(db: Database, tables: Sequence[str]) -> Iterator[Finding]:
+    """What of the target's own would hide, change or swallow replicated changes?"""
+    rows = _rows(db, "table_interference", tables)
+    hidden = [row.name for row in rows if row.filtered]
+    ruled = [f"{row.name} ({', '.join(row.rules)})" for row in rows if row.rules]
+    fired = [f"{row.name} ({', '.join(row.triggers)})" for row in rows if row.triggers]
+    if hidden:
+        yield fail(
+            "policies",
+            f'row level security holds for role "{db.role}": {names(hidden)}',
+            f"changes of them are refused; {advice(db.role)}",
+        )
+    if ruled:
+        yield fail(
+            "policies",
+            f"rules that act on replicated changes: {names(ruled)}",
+            "alter table ... disable rule, or enable it plainly: a rule can swallow changes",
+        )
+    if fired:
+        yield warn(
+            "policies",
+            f"triggers that fire for replicated changes: {names(fired)}",
+            "see that they neither change nor swallow rows, else enable them without ALWAYS or "
+            "REPLICA; they run with the rights of the worker",
+        )
+    if not (hidden or ruled or fired):
+        yield ok("policies", "no policy, rule or trigger touches replicated changes")
 
 
 def _indexes(

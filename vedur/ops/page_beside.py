@@ -58,5 +58,6 @@ def _wishes(settings: LondisteSettings) -> tuple[object, ...]:
     """What the page takes from the settings."""
     return (
         *(settings.web_host, settings.web_port, settings.web_hosts, settings.web_max_lag),
-        *(settings.db, settings.queue_name, settings.job_name, settings.remote_extra_connstr),
+        *(settings.db, settings.queue_name, settings.job_name),
+        *(settings.remote_extra_connstr, settings.remote_hosts),
     )

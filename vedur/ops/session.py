@@ -11,7 +11,7 @@ from typing import Self
 from vedur import db as vdb
 from vedur.clock import SYSTEM, Clock
 from vedur.config import LondisteSettings
-from vedur.db.conninfo import parse, with_params
+from vedur.db.conninfo import remote
 from vedur.errors import StateError
 from vedur.node.info import (
     Location,
@@ -131,5 +131,4 @@ class Session:
 
 def remote_connstr(settings: LondisteSettings, connstr: str) -> str:
     """The connect string of another node with `remote_extra_connstr` added."""
-    extra = settings.remote_extra_connstr
-    return with_params(connstr, **parse(extra)) if extra else connstr
+    return remote(connstr, settings.remote_extra_connstr, settings.remote_hosts)

@@ -17,7 +17,7 @@ from vedur.clock import SYSTEM, Clock
 from vedur.config import LondisteSettings
 from vedur.daemon import Signals
 from vedur.db import Database, connect
-from vedur.db.conninfo import parse, with_params
+from vedur.db.conninfo import remote
 from vedur.errors import ConnectError, DatabaseError, StaleStage, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.node import NodeType, WorkerState, get_worker_state
@@ -302,8 +302,7 @@ class Worker:
         location = state.provider_location
         if not location:
             raise StateError(f'provider "{state.provider_node}" has no location on this node')
-        extra = parse(self.settings.remote_extra_connstr)
-        connstr = with_params(location, **extra) if extra else location
+        connstr = remote(location, self.settings.remote_extra_connstr, self.settings.remote_hosts)
         if self._provider is None or self._provider.closed or connstr != self._provider_connstr:
             self._forget_provider()
             self._provider_connstr = connstr

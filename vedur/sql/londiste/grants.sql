@@ -44,10 +44,18 @@ begin
             londiste.pending_fkeys to londiste_reader;
     end if;
     if to_regrole('pgq_admin') is not null then
-        grant select, insert, update, delete on londiste.table_info, londiste.seq_info,
-            londiste.applied_execute, londiste.pending_fkeys to pgq_admin;
+        -- These tables hold SQL that the worker runs with its own rights (dropped_ddl, fkey_def,
+        -- execute_sql). The ticker's role needs no more than its maintenance writes.
+        revoke insert, update, delete, truncate, references, trigger on londiste.table_info,
+            londiste.seq_info, londiste.applied_execute, londiste.pending_fkeys from pgq_admin;
+        grant select on londiste.table_info, londiste.seq_info, londiste.applied_execute,
+            londiste.pending_fkeys to pgq_admin;
+        grant update (last_value) on londiste.seq_info to pgq_admin;
+        grant delete on londiste.applied_execute to pgq_admin;
     end if;
     if to_regrole('londiste_writer') is not null then
+        grant select, insert, update, delete on londiste.table_info, londiste.seq_info,
+            londiste.applied_execute, londiste.pending_fkeys to londiste_writer;
         grant usage on sequence londiste.table_info_nr_seq, londiste.seq_info_nr_seq
             to londiste_writer;
     end if;

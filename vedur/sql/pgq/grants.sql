@@ -6,6 +6,17 @@ declare
     _function regprocedure;
     _name text;
 begin
+    -- The same once more, for whoever may write pgq.queue: only in this schema nobody else can create anything. A third part
+    -- would be a schema, in a database that is called "pgq".
+    if not exists (
+        select 1
+        from pg_catalog.pg_constraint c
+        where c.conrelid = 'pgq.queue'::regclass and c.conname = 'queue_schema_check')
+    then
+        alter table pgq.queue add constraint queue_schema_check check (
+            queue_data_pfx ~ '^pgq[.][^.]+$' and queue_event_seq ~ '^pgq[.][^.]+$' and queue_tick_seq ~ '^pgq[.][^.]+$');
+    end if;
+
     grant usage on schema pgq to public;
 
     for _function in
@@ -16,13 +27,29 @@ begin
         execute format('revoke all on function %s from public', _function);
     end loop;
 
+    -- An operator or a function in a schema where others may create (often public) can fit better than ours: || of text and
+    -- integer, format of three texts. It would run as whoever calls. Functions of producers carry their schemas instead,
+    -- since a path costs some microseconds an event; the triggers and the cursor take expressions of their callers.
+    for _function in
+        select p.oid
+        from pg_catalog.pg_proc p
+        where p.pronamespace = 'pgq'::regnamespace
+            and not p.prosecdef
+            and p.proconfig is null
+            and p.proname not in (
+                'insert_event', 'insert_event_raw', '_check_tx_limit', 'quote_fqname', 'get_batch_cursor',
+                'jsontriga', 'logutriga', 'sqltriga')
+    loop
+        execute format('alter function %s set search_path = pg_catalog, pg_temp', _function);
+    end loop;
+
     for _group in
         select *
         from (values
             -- looking, by anybody
             ('public', array['get_queue_info', 'get_consumer_info', 'seq_getval', 'quote_fqname', 'version']),
             -- producing
-            ('pgq_writer', array['insert_event', 'current_event_table', 'jsontriga', 'logutriga', 'sqltriga']),
+            ('pgq_writer', array['_insert_event', 'insert_event', 'current_event_table', 'jsontriga', 'logutriga', 'sqltriga']),
             -- consuming
             ('pgq_reader', array[
                 'batch_event_sql', 'batch_event_tables', 'batch_retry', 'event_retry', 'find_tick_helper', 'finish_batch',
@@ -48,13 +75,33 @@ begin
         end loop;
     end loop;
 
+    -- Somebody may have granted the function to a role that is in none of ours.
+    for _name in
+        select r.rolname
+        from pg_catalog.pg_proc p
+        cross join lateral pg_catalog.aclexplode(p.proacl) a
+        join pg_catalog.pg_roles r on r.oid = a.grantee
+        where p.oid = 'pgq.insert_event(text, text, text, text, text, text, text)'::regprocedure
+            and a.grantee <> p.proowner
+    loop
+        execute format(
+            'grant execute on function pgq._insert_event(text, text, text, text, text, text, text) to %I', _name);
+    end loop;
+
     grant select on table pgq.consumer, pgq.queue, pgq.tick, pgq.subscription to public;
     if exists (select 1 from pg_catalog.pg_roles where rolname = 'pgq_reader') then
         grant select on table pgq.consumer, pgq.queue, pgq.tick, pgq.subscription, pgq.event_template to pgq_reader;
     end if;
     if exists (select 1 from pg_catalog.pg_roles where rolname = 'pgq_admin') then
         grant select, insert, update, delete
-            on table pgq.consumer, pgq.queue, pgq.tick, pgq.subscription, pgq.retry_queue to pgq_admin;
+            on table pgq.consumer, pgq.tick, pgq.subscription, pgq.retry_queue to pgq_admin;
+        -- Rows of pgq.queue name tables and sequences that functions write, truncate and drop as their owner, and functions
+        -- that the ticker calls: who could choose them would be that owner.
+        revoke insert, update, delete, truncate, references, trigger on table pgq.queue from pgq_admin;
+        grant update (
+            queue_cur_table, queue_rotation_period, queue_switch_step1, queue_switch_step2, queue_switch_time,
+            queue_external_ticker, queue_disable_insert, queue_ticker_paused, queue_ticker_max_count,
+            queue_ticker_max_lag, queue_ticker_idle_period, queue_per_tx_limit) on table pgq.queue to pgq_admin;
         grant select, insert, truncate on table pgq.event_template to pgq_admin;
     end if;
 

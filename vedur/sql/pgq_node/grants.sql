@@ -12,6 +12,8 @@ begin
         where p.pronamespace = 'pgq_node'::regnamespace
     loop
         execute 'revoke all on function ' || _sig.func || ' from public';
+        -- Nothing that others create in a schema of the caller's path may stand in for ours.
+        execute 'alter function ' || _sig.func || ' set search_path = pg_catalog, pg_temp';
 
         if _sig.name in ('is_root_node', 'is_leaf_node', 'version') then
             execute 'grant execute on function ' || _sig.func || ' to public';

@@ -12,6 +12,16 @@ select (
     - (select count(*) from pg_catalog.pg_stat_activity where backend_type = 'client backend')
 )::int
 
+-- name: open_path
+-- Schemas of this session's path where everybody may create.
+select n.nspname::text as name
+from pg_catalog.pg_namespace n
+where n.nspname = any (pg_catalog.current_schemas(false))
+    and exists (
+        select from pg_catalog.aclexplode(n.nspacl) a
+        where a.grantee = 0 and a.privilege_type = 'CREATE')
+order by 1
+
 -- name: table_health
 -- Of each named table: is it there, what may this role do with it, has it a key?
 select w.schema || '.' || w.name as name,
@@ -32,6 +42,32 @@ select w.schema || '.' || w.name as name,
 from rows from (pg_catalog.unnest(%(schemas)s::text[]), pg_catalog.unnest(%(names)s::text[])) as w (schema, name)
 left join pg_catalog.pg_namespace n on n.nspname = w.schema
 left join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = w.name and c.relkind in ('r', 'p')
+order by w.schema, w.name
+
+-- name: table_interference
+-- Of each named table and its partitions: do policies hold for this role; which triggers and rules of users act on changes
+-- that come by replication (role replica)? Those of ours are left out.
+select w.schema || '.' || w.name as name,
+    pg_catalog.bool_or(pg_catalog.row_security_active(p.oid)) as filtered,
+    coalesce(pg_catalog.array_agg(distinct t.tgname::text order by t.tgname::text) filter (where t.oid is not null), '{}') as triggers,
+    coalesce(pg_catalog.array_agg(distinct t.tgname::text) filter (where t.tgtype & 3 = 3), '{}') as before_row,
+    coalesce(pg_catalog.array_agg(distinct r.rulename::text order by r.rulename::text) filter (where r.oid is not null), '{}') as rules
+from rows from (pg_catalog.unnest(%(schemas)s::text[]), pg_catalog.unnest(%(names)s::text[])) as w (schema, name)
+join pg_catalog.pg_namespace n on n.nspname = w.schema
+join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = w.name and c.relkind in ('r', 'p')
+cross join lateral (
+    select c.oid
+    union
+    select f.relid from pg_catalog.pg_partition_tree(c.oid) f
+) p
+left join pg_catalog.pg_trigger t
+    on t.tgrelid = p.oid and not t.tgisinternal and t.tgenabled in ('A', 'R')
+    and not exists (
+        select from pg_catalog.pg_proc f
+        join pg_catalog.pg_namespace fn on fn.oid = f.pronamespace
+        where f.oid = t.tgfoid and fn.nspname in ('pgq', 'londiste', 'vedur', 'vedur_work'))
+left join pg_catalog.pg_rewrite r on r.ev_class = p.oid and r.ev_type <> '1' and r.ev_enabled in ('A', 'R')
+group by w.schema, w.name
 order by w.schema, w.name
 
 -- name: table_indexes

@@ -16,7 +16,7 @@ as $$
 -- Raises: Queue '...' allows max N events from one TX
 -- ----------------------------------------------------------------------
 declare
-    _setting text := 'pgq.tx_events_' || i_queue_id;
+    _setting text := 'pgq.tx_events_' || i_queue_id::pg_catalog.text;
     _count integer := coalesce(nullif(pg_catalog.current_setting(_setting, true), ''), '0')::integer + 1;
 begin
     if i_limit is null or i_limit < 0 then

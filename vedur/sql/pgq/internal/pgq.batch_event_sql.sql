@@ -46,7 +46,7 @@ begin
         select t.name from pgq.batch_event_tables(x_batch_id) as t (name)
     loop
         _parts := _parts || format(
-            '%s from only %s where ev_txid >= %s and ev_txid < %s and txid_visible_in_snapshot(ev_txid, %L)'
+            '%s from only %s where ev_txid >= %s and ev_txid < %s and pg_catalog.txid_visible_in_snapshot(ev_txid, %L)'
             ' and (ev_owner is null or ev_owner = %s)',
             _columns, _table, txid_snapshot_xmax(_last), txid_snapshot_xmax(_cur), _cur, _sub_id);
         if _late is not null then

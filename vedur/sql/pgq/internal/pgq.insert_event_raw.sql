@@ -36,7 +36,7 @@ begin
     select q.queue_id, q.queue_name,
         pg_catalog.quote_ident(pg_catalog.split_part(q.queue_data_pfx, '.', 1)) || '.' || pg_catalog.quote_ident(
             pg_catalog.substr(q.queue_data_pfx, pg_catalog.strpos(q.queue_data_pfx, '.') + 1)
-            || '_' || q.queue_cur_table) as event_table,
+            || '_' || q.queue_cur_table::pg_catalog.text) as event_table,
         q.queue_disable_insert, q.queue_per_tx_limit, pg_catalog.nextval(q.queue_event_seq::regclass) as ev_id
     into _queue
     from pgq.queue q

@@ -7,6 +7,7 @@ set datestyle = 'ISO'
 set intervalstyle = 'postgres'
 set bytea_output = 'hex'
 set extra_float_digits = 1
+set row_security = off
 as $$
 -- Statement trigger that writes all changes of a statement into a queue at once.
 --
@@ -14,12 +15,13 @@ as $$
 --     transition tables old_rows and new_rows. Made by vedur.create_capture.
 -- Returns: NULL.
 -- Writes: the queue. Nothing in session role "local".
--- Errors: no such queue; rows updated or deleted without a primary key; what pgq.insert_event refuses.
+-- Errors: those of vedur.capture_guard; no such queue; rows updated or deleted without a primary key; what pgq.insert_event refuses.
 --
 -- Events are written after the statement, so a change of the same table from within it (a trigger, a
 -- cascade, a function, another branch of MERGE) would be logged first although it came later. The
 -- BEFORE trigger counts open statements; while there is more than one, each writes for every key it
 -- touched a delete, and an insert of the row as it is now. The last one to do so sees the final row.
+-- It reads the table as its owner: row_security is off, so that a policy is an error and hides no row.
 declare
     _depth text := format('vedur.bulk_depth_%s', tg_relid);
     _nested text := format('vedur.bulk_nested_%s', tg_relid);
@@ -51,6 +53,10 @@ begin
     if not found then
         raise exception 'No such queue'
             using errcode = 'undefined_object', detail = format('The queue is "%s".', tg_argv[0]);
+    end if;
+    perform vedur.capture_guard(tg_relid, true);
+    if _is_nested then
+        perform vedur.capture_read_guard(tg_relid);
     end if;
     if tg_op in ('UPDATE', 'DELETE') and cardinality(vedur.capture_key(tg_relid, null)) = 0 then
         execute 'select exists (select from old_rows)' into _moved;

@@ -19,11 +19,12 @@ as $$
 -- Parameters: i_relid, i_op - as the TG_ variables; i_format - json, urlenc or sql; i_args - the arguments
 --     with the queue name first; i_new, i_old - the rows; one that does not exist may be any row.
 -- Writes: the queue.
--- Errors: those of vedur.capture_plan and pgq.insert_event.
+-- Errors: those of vedur.capture_guard, vedur.capture_plan and pgq.insert_event.
 declare
     _plan record;
     _ev record;
 begin
+    perform vedur.capture_guard(i_relid);
     select * into _plan
     from vedur.capture_plan(i_relid, 'AFTER', case i_op when 'TRUNCATE' then 'STATEMENT' else 'ROW' end, i_op, i_format, i_args);
     if _plan.query is null then

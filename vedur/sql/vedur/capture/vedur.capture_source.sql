@@ -8,8 +8,8 @@ stable
 as $$
 -- Write the body of the row trigger function that captures one table.
 --
--- Parameters: i_relid - the table; i_format - json, urlenc or sql; i_args - queue name, then backup or
---     pkey=.
+-- Parameters: i_relid - the table; i_format - json, urlenc or sql; i_args - queue name, then backup, pkey=,
+--     ignore= or ev_*= with a literal.
 -- Returns: PL/pgSQL text.
 -- Writes: nothing.
 -- Errors: no such queue.
@@ -38,6 +38,18 @@ begin
     if not found then
         raise exception 'No such event queue: "%"', _a.queue_name
             using errcode = 'undefined_object';
+    end if;
+    if i_format = 'sql' or _a.exprs <> '{}' or cardinality(_a.ignored) > 0 then
+        -- Nothing to gain here: the rights of the owner are what the function is for.
+        return format(
+            $f$
+-- Capture of one table, written by vedur.create_capture.
+begin
+    %s
+    return null;
+end;
+$f$,
+            vedur.capture_slow_call(i_format, _queue_args));
     end if;
     _hint := 'vedur.event_table_' || _q.queue_id;
     _key := vedur.capture_key_changed(i_relid, _a.pkey, 'new', 'old');
@@ -85,19 +97,11 @@ begin
         end if;
         _hint := pg_catalog.set_config(%1$L, '', false);
     end if;
-    if tg_op operator(pg_catalog.=) 'UPDATE' then
-        perform vedur.capture_slow(tg_relid, tg_op, %7$L, %8$s, new, old);
-    elsif tg_op operator(pg_catalog.=) 'INSERT' then
-        perform vedur.capture_slow(tg_relid, tg_op, %7$L, %8$s, new, new);
-    elsif tg_op operator(pg_catalog.=) 'DELETE' then
-        perform vedur.capture_slow(tg_relid, tg_op, %7$L, %8$s, old, old);
-    else
-        perform vedur.capture_slow(tg_relid, tg_op, %7$L, %8$s, null::pg_catalog.text, null::pg_catalog.text);
-    end if;
+    %7$s
     return null;
 end;
 $f$,
         _hint, i_relid, vedur.capture_shape(i_relid), vedur.capture_settings(i_relid, i_format),
-        _q.queue_id, array_to_string(_tables, E'\n'), i_format, _queue_args);
+        _q.queue_id, array_to_string(_tables, E'\n'), vedur.capture_slow_call(i_format, _queue_args));
 end;
 $$;

@@ -19,8 +19,9 @@ as $$
 --     missing; 404 no such queue or table; 405 bulk is not safe here. Nothing is changed unless 200.
 -- Writes: triggers on the table, a function in schema vedur_work.
 --
--- Formats or arguments for which no function can be generated (sql, when=, ev_*=, ignore=, magic columns)
--- get the contract's trigger; the note says so.
+-- Format sql and arguments that change events (ignore=, ev_*= with a literal) get a function that is no faster than the
+-- contract's trigger, but writers need no right on the queue, if the caller has it. when=, other expressions and magic columns get the
+-- contract's trigger, which runs as the writer, since they let others choose what is run or sent; the note says so.
 declare
     _rel oid := to_regclass(i_table_name);
     _args text[] := array[i_queue_name] || coalesce(i_args, '{}');
@@ -29,7 +30,10 @@ declare
     _function text;
     _events text;
     _generic text := case i_format when 'json' then 'jsontriga' when 'urlenc' then 'logutriga' when 'sql' then 'sqltriga' end;
+    _magic boolean;
     _plain boolean;
+    _owned boolean;
+    _may boolean;
 begin
     select * into _a from vedur.capture_arguments(_args);
     if _generic is null or i_mode not in ('row', 'bulk') or i_ops !~ '^[IUDT]+$' or _a.skip or _a.deny then
@@ -49,13 +53,18 @@ begin
         into ret_code, ret_note;
         return;
     end if;
+    _magic := exists (select from vedur.capture_columns(_rel) as c where c.magic is not null);
     _plain := i_format <> 'sql' and _a.when_expr is null and _a.exprs = '{}' and cardinality(_a.ignored) = 0
-        and not exists (select from vedur.capture_columns(_rel) as c where c.magic is not null);
-    if _plain and i_mode = 'row' and not (
-        has_table_privilege(pgq.quote_fqname(_q.queue_data_pfx || '_0'), 'insert')
+        and not _magic;
+    -- A literal is the same whoever reads it, under any setting; the name of a renamed table is one.
+    _owned := not _magic and _a.when_expr is null and not exists (
+        select from jsonb_each_text(_a.exprs) as e where e.value !~ '^\s*''([^''\\]|'''')*''\s*$');
+    _may := has_table_privilege(pgq.quote_fqname(_q.queue_data_pfx || '_0'), 'insert')
         and has_table_privilege('pgq.queue', 'select')
         and has_sequence_privilege(pgq.quote_fqname(_q.queue_event_seq), 'usage')
-        and has_schema_privilege('vedur_work', 'create')) then
+        and has_schema_privilege('vedur_work', 'create');
+    _owned := _plain or (_owned and _may);
+    if _plain and i_mode = 'row' and not _may then
         select 403, format(
             'role "%s" may not write queue "%s" or create functions in schema "vedur_work": grant pgq_admin to it',
             current_user, i_queue_name)
@@ -80,7 +89,7 @@ begin
     from unnest('{insert,update,delete}'::text[]) as op
     where position(upper(left(op, 1)) in i_ops) > 0;
     _function := format('pgq.%I', _generic);
-    if _plain then
+    if _owned then
         _function := case i_mode
             when 'bulk' then 'vedur.capture_bulk'
             else vedur.write_capture(_rel, i_trigger_name, i_format, _args)
@@ -100,7 +109,7 @@ begin
         execute format(
             'create trigger %I after truncate on %s for each statement execute function %s', i_trigger_name || '_truncate',
             _rel::regclass, case
-                when _plain and i_mode = 'row' then _function || '()'
+                when _owned and _a.exprs = '{}' and i_mode = 'row' then _function || '()'
                 when _plain then format('%s(%L, %L)', _function, i_queue_name, i_format)
                 else format('pgq.%I(%L)', _generic, i_queue_name)
             end);
@@ -108,6 +117,6 @@ begin
     ret_code := 200;
     ret_note := format(
         'capture of "%s" into queue "%s": %s', _rel::regclass, i_queue_name, case
-            when not _plain then _function else 'mode ' || i_mode end);
+            when not _owned then _function else 'mode ' || i_mode end);
 end;
 $$;

@@ -19,6 +19,7 @@ begin
             join pg_catalog.pg_proc as p on p.oid = t.tgfoid
         where p.pronamespace in ('vedur'::regnamespace, 'vedur_work'::regnamespace)
             and p.proname ~ '^capture_[0-9]+_'
+            and strpos(p.prosrc, 'vedur.capture_shape(') > 0
             and strpos(p.prosrc, vedur.capture_shape(t.tgrelid)) = 0
     loop
         begin

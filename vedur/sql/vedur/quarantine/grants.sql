@@ -1,16 +1,19 @@
--- Rows of replicated tables are in here: for those who run nodes, not for everybody.
+-- Rows of replicated tables are in here, and events that the worker will apply or leave out: for those who run nodes, not
+-- for everybody. An administrator of queues may look.
 do $$
-declare
-    _role text;
 begin
-    foreach _role in array array['pgq_admin', 'londiste_writer'] loop
-        if exists (select 1 from pg_catalog.pg_roles where rolname = _role) then
-            execute pg_catalog.format('grant select, insert, update, delete on vedur.replay_error to %I', _role);
-            execute pg_catalog.format('grant select, insert, update on vedur.skip_request to %I', _role);
-            execute pg_catalog.format('grant select, insert, delete on vedur.quarantine to %I', _role);
-            execute pg_catalog.format('grant select, insert on vedur.quarantine_log to %I', _role);
-            execute pg_catalog.format('grant select on vedur.quarantine_events to %I', _role);
-        end if;
-    end loop;
+    if exists (select 1 from pg_catalog.pg_roles where rolname = 'pgq_admin') then
+        revoke insert, update, delete on vedur.replay_error, vedur.skip_request, vedur.quarantine, vedur.quarantine_log
+            from pgq_admin;
+        grant select on vedur.replay_error, vedur.skip_request, vedur.quarantine, vedur.quarantine_log,
+            vedur.quarantine_events to pgq_admin;
+    end if;
+    if exists (select 1 from pg_catalog.pg_roles where rolname = 'londiste_writer') then
+        grant select, insert, update, delete on vedur.replay_error to londiste_writer;
+        grant select, insert, update on vedur.skip_request to londiste_writer;
+        grant select, insert, delete on vedur.quarantine to londiste_writer;
+        grant select, insert on vedur.quarantine_log to londiste_writer;
+        grant select on vedur.quarantine_events to londiste_writer;
+    end if;
 end;
 $$;
