@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from tests.fixtures.pg import VERSIONS, TestServer
-from tests.fixtures.place import new_place
 from tests.integration.copy_lab import Lab
 from vedur import db as vdb
+from vedur.db.install import install
 from vedur.demo.server import Server
 from vedur.errors import DatabaseError
 from vedur.worker.copying_steps import Step
@@ -23,14 +21,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 class Outage:
     """A lab on servers of its own; something happens to them at a step, once."""
 
-    def __init__(self, hosts: list[TestServer], spark: Any) -> None:
-        self.hosts = hosts
-        self.servers = [host.server for host in hosts]
-        self.names = [host.create_database(host.template()) for host in hosts]
-        root, leaf = (
-            vdb.connect(host.connstr(name), autocommit=True)
-            for host, name in zip(hosts, self.names, strict=True)
-        )
+    def __init__(self, servers: Any, spark: Any, majors: tuple[int, int]) -> None:
+        # what was committed must survive: these servers are killed
+        self.servers = [servers.private(m, fsync="on", synchronous_commit="on") for m in majors]
+        root, leaf = (self._open(s) for s in self.servers)
         self.lab = Lab(root, leaf, spark)
         for db in (root, leaf):
             db.execute("create table t (id int primary key, a text); create index t_a on t (a)")
@@ -40,6 +34,14 @@ class Outage:
         self.lab.add("public.t")
         self.happened = threading.Event()
         self.over = threading.Event()
+
+    @staticmethod
+    def _open(server: Server) -> vdb.Database:
+        db = vdb.connect(server.connstr())
+        install(db)
+        db.commit()
+        db.autocommit = True
+        return db
 
     def run(self, step: Step, happen: Callable[[], None]) -> None:
         """Copy, with the event in the middle; the copy must end as if nothing had been."""
@@ -73,31 +75,11 @@ class Outage:
 
     def close(self) -> None:
         self.lab.close()
-        for host, name in zip(self.hosts, self.names, strict=True):
-            if not host.server.running:
-                host.server.start()
-            host.admin.close()  # it may have ended with its server
-            host.drop_database(name)
-
-
-@pytest.fixture(scope="module")
-def hosts() -> Iterator[list[TestServer]]:
-    """Two servers that tests may kill: what was committed must survive, so they sync."""
-    base = new_place("vedur-test-")
-    durable = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
-    found = [Server(VERSIONS[m], base / side, settings=durable)
-             for side, m in (("root", min(VERSIONS)), ("leaf", max(VERSIONS)))]  # fmt: skip
-    try:
-        yield [TestServer(server.init().start()) for server in found]
-    finally:
-        for server in found:
-            server.destroy()
-        shutil.rmtree(base, ignore_errors=True)
 
 
 @pytest.fixture
-def outage(hosts: list[TestServer], spark: Any) -> Iterator[Outage]:
-    made = Outage(hosts, spark)
+def outage(servers: Any, spark: Any, oldest: Any, newest: Any) -> Iterator[Outage]:
+    made = Outage(servers, spark, (oldest.version, newest.version))
     yield made
     made.close()
 
