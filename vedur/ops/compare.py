@@ -211,7 +211,8 @@ def compare(
 
 
 def _not_compared(table: TableInfo, reason: str, *, said: bool = False) -> TableResult:
-    log.warning("%s" if said else f"{table.dest_table}: not compared: %s", reason)
+    head = "" if said else f"{table.dest_table}: not compared: "
+    log.warning("%s%s", head, reason)
     return TableResult(table.table_name, table.dest_table, compared=False, reason=reason)
 
 
