@@ -124,7 +124,7 @@ class TableResult:
 
 @dataclass(frozen=True)
 class CompareResult:
-    """All tables, in their order; `elsewhere` counts those of the set that this node lacks."""
+    """All tables, in their order; `elsewhere` counts those that the provider has beside."""
 
     tables: tuple[TableResult, ...] = field(default=())
     elsewhere: int = 0
@@ -181,7 +181,7 @@ def compare(
 ) -> CompareResult:
     """Compare local tables with the provider's, all of them or those named."""
     options.check()
-    info, tables, elsewhere = local_tables(session, options.tables)
+    info, tables = local_tables(session, options.tables)
     there = _provided(session, info) if tables else {}
     reasons = {t.table_name: unready(t, there) for t in tables}
     found: list[TableResult] = []
@@ -202,14 +202,17 @@ def compare(
                 found.append(result)
     order = {t.table_name: at for at, t in enumerate(tables)}
     found.sort(key=lambda r: order[r.table])
-    answer = CompareResult(tuple(found), 0 if options.tables else elsewhere, lagging)
+    here = {t.table_name for t in tables}
+    elsewhere = [name for name, t in there.items() if t.local and name not in here]
+    answer = CompareResult(tuple(found), 0 if options.tables else len(elsewhere), lagging)
     level = logging.INFO if answer.exit_code == 0 else logging.WARNING
     log.log(level, "%s", answer.summary(options.count_only))
     return answer
 
 
 def _not_compared(table: TableInfo, reason: str, *, said: bool = False) -> TableResult:
-    log.warning("%s" if said else f"{table.dest_table}: not compared: %s", reason)
+    head = "" if said else f"{table.dest_table}: not compared: "
+    log.warning("%s%s", head, reason)
     return TableResult(table.table_name, table.dest_table, compared=False, reason=reason)
 
 
@@ -339,25 +342,24 @@ def make_nodes(
     )
 
 
-def local_tables(session: Session, asked: tuple[str, ...]) -> tuple[NodeInfo, list[TableInfo], int]:
-    """The node, its tables that are asked for, and how many tables of the set it does not have."""
+def local_tables(session: Session, asked: tuple[str, ...]) -> tuple[NodeInfo, list[TableInfo]]:
+    """The node, and its tables that are asked for."""
     info = session.require_node()
     if info.is_root:
         raise UsageError("the root has no provider to compare with: run this on another node")
     known = {t.table_name: t for t in get_table_list(session.db, session.queue)}
     local = {name: t for name, t in known.items() if t.local}
-    elsewhere = len(known) - len(local)
     if asked:
         for name in asked:
             if "*" not in name and "?" not in name and fqname(name) not in local:
                 raise StateError(f"Table not subscribed: {fqname(name)}")
         local = {name: local[name] for name in choose(asked, local)}
-    return info, list(local.values()), elsewhere
+    return info, list(local.values())
 
 
 def chosen_tables(session: Session, asked: tuple[str, ...]) -> tuple[NodeInfo, list[TableInfo]]:
     """The local tables that can be compared; what cannot be, is said."""
-    info, tables, _ = local_tables(session, asked)
+    info, tables = local_tables(session, asked)
     there = _provided(session, info) if tables else {}
     ready = []
     for table in tables:
