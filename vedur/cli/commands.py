@@ -567,8 +567,8 @@ COMMANDS: tuple[Command, ...] = (
         "[TABLE...]",
         most=None,
         details="Column by column: presence, type, NOT NULL, collation, generated; and the primary "
-        "key. Also policies that hide rows from the role, and rules and BEFORE triggers here that act "
-        "on replicated changes. The exit code is the number of tables with a finding.",
+        "key. Also policies that hide rows from the role, and rules and BEFORE triggers here that "
+        "act on replicated changes. The exit code is the number of tables with a finding.",
         options=(_JSON,),
         examples=(("dst.ini check", "prints nothing when all is well"),),
     ),
