@@ -581,8 +581,9 @@ COMMANDS: tuple[Command, ...] = (
         "[TABLE...]",
         most=None,
         details="Column by column: presence, type, NOT NULL, collation, generated; and the primary "
-        "key. The exit code is the number of tables that differ (99: or more); where the command "
-        "fails, 100 and the code of the error.",
+        "key. Also policies that hide rows from the role, and rules and BEFORE triggers here that "
+        "act on replicated changes. The exit code is the number of tables with a finding (99: or "
+        "more); where the command fails, 100 and the code of the error.",
         options=(_JSON,),
         examples=(("dst.ini check", "prints nothing when all is well"),),
         errors_from=100,
