@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vedur import db as vdb
@@ -273,10 +273,19 @@ class GroupCopy:
                 raise GivenUp
             self._require_own(target, job, visible)
             finish_parts(target, relation.oid, then)
-            local_set_table_struct(target, self.setup.queue, job.name, None)
-            self._set_state(target, job, visible, State.CATCHING_UP)
+            self._end_load(target, job, visible)
             target.execute(query("copy", "forget_slices"), [self.setup.queue, job.name])
             reach("copy.rebuilt")
+
+    def _end_load(self, target: vdb.Database, job: TableJob, visible: str) -> None:
+        """Structure and state in one UPDATE; the caller holds the table's row.
+
+        With two, the second would have the server look at the node's row for the foreign key, which
+        upstream's functions lock while they wait for this table's.
+        """
+        state = State.CATCHING_UP.value
+        target.execute(query("copy", "end_load"), [visible, state, self.setup.queue, job.name])
+        job.table = replace(job.table, custom_snapshot=visible, merge_state=state, dropped_ddl=None)
 
     def _require_own(self, target: vdb.Database, job: TableJob, visible: str) -> None:
         """The rows are those of this snapshot, and the position is the one from before it.

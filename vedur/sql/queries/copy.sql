@@ -311,6 +311,14 @@ where t.queue_name = %s
   and t.local
 for no key update
 
+-- name: end_load
+-- The table is whole again, and its rows are those of the snapshot.
+update londiste.table_info
+set dropped_ddl = null, custom_snapshot = %s, merge_state = %s
+where queue_name = %s
+  and table_name = %s
+  and local
+
 -- name: short_lock
 -- For this transaction: rather leave something than wait for it.
 set local lock_timeout = '100ms'
