@@ -20,7 +20,7 @@ from vedur.catalog import TableInfo
 from vedur.catalog.tables import change_table_state
 from vedur.clock import SYSTEM, Clock
 from vedur.db import Database
-from vedur.errors import DatabaseError, VedurError
+from vedur.errors import DatabaseError, TableChanged, VedurError
 from vedur.sql import query
 from vedur.worker.copying_catch_up import CatchUp
 from vedur.worker.copying_context import CopySetup, GivenUp, Loader, MakeApplier, TableJob
@@ -70,6 +70,7 @@ class Copying:
         self._threads: set[threading.Thread] = set()
         self._begun: set[str] | None = None
         self._unfinished: set[str] = set()
+        self._changed: set[str] = set()  # rewritten on the provider during their last copy
         self._loading = 0  # lanes of all groups
         self._groups: set[_Group] = set()
         self._moved = threading.Event()
@@ -390,6 +391,7 @@ class Copying:
             return
         try:
             group.load(job)
+            self._changed.discard(job.name)
         except GivenUp:
             self._clean_up(job)
             self._release(job)
@@ -443,21 +445,32 @@ class Copying:
         with self._lock:
             self._jobs.pop(job.name, None)
 
+    def _pause_after(self, name: str, error: Exception) -> float:
+        """A table that was rewritten meanwhile is copied anew at once, but not again and again."""
+        at_once = isinstance(error, TableChanged) and name not in self._changed
+        if at_once:
+            self._changed.add(name)
+        return 0.0 if at_once else self.setup.retry_sleep
+
     def _failed(self, job: TableJob, error: Exception) -> None:
         if job.cancelled or self._removed(job):
             self._clean_up(job)
             self._release(job)
             return
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        log.error(
-            "%s: copy failed, next try in %g s: %s",
-            job.name,
-            self.setup.retry_sleep,
-            lines[0],
-            exc_info=log.isEnabledFor(logging.DEBUG),
-        )
         self.setup.note_error(job.name, lines[0])
+        pause = self._pause_after(job.name, error)
+        if pause:
+            log.error(
+                "%s: copy failed, next try in %g s: %s",
+                job.name,
+                pause,
+                lines[0],
+                exc_info=log.isEnabledFor(logging.DEBUG),
+            )
+        else:
+            log.warning("%s: %s", job.name, lines[0])
         with self._lock:
-            self._retry_at[job.name] = self.clock.monotonic() + self.setup.retry_sleep
+            self._retry_at[job.name] = self.clock.monotonic() + pause
             self._unfinished.add(job.name)
             self._jobs.pop(job.name, None)

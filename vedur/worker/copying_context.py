@@ -63,6 +63,9 @@ class Loader(Protocol):
         `columns` is the table's column list, None for all.
         """
 
+    def unchanged(self, source: vdb.Database, plan: Any) -> bool:
+        """Is the provider's table still what the snapshot saw? `source` sees the present."""
+
     def store(self, target: vdb.Database, plan: Any) -> None:
         """Write the slices where tasks find them, in the caller's transaction."""
 

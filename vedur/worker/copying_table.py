@@ -29,7 +29,7 @@ from vedur.catalog.table_ddl import (
 )
 from vedur.catalog.tables import change_table_state, hold_table, local_set_table_struct
 from vedur.clock import Clock
-from vedur.errors import StateError, VedurError
+from vedur.errors import DatabaseError, StateError, TableChanged, VedurError
 from vedur.failpoint import reach
 from vedur.names import parse_name
 from vedur.node import state as node_state
@@ -71,6 +71,7 @@ class GroupCopy:
         self._snapshot: Snapshot | None = None
         self._sources: dict[str, TableInfo] = {}
         self._ticks: dict[str, int] = {}  # where each table's consumer was registered
+        self._present: vdb.Database | None = None  # sees the provider as it is now
         self._planning = threading.Lock()
 
     def __enter__(self) -> GroupCopy:
@@ -79,6 +80,8 @@ class GroupCopy:
     def __exit__(self, *exc: object) -> None:
         if self._snapshot is not None:
             self._snapshot.holder.close()
+        if self._present is not None:
+            self._present.close()
 
     # -- steps 1 and 2: the group ---------------------------------------------------------------
 
@@ -169,6 +172,7 @@ class GroupCopy:
             let_worker_pass(self.setup, job, target, snapshot.visible, self.clock, plan)
             plan = self._plan(target, job, snapshot, source)
             accept_columns(self.setup, job, plan)
+        self._require_sound(job, plan, snapshot)
         self._strip(target, job, plan, snapshot)
         self.setup.enter(target, job, Step.LOAD)
         started = self.clock.monotonic()
@@ -178,6 +182,7 @@ class GroupCopy:
             )
         progress.finish(target)
         reach("copy.loaded")
+        self._require_sound(job, plan, snapshot)
         seconds = max(self.clock.monotonic() - started, 0.001)
         log.info("%s: %d rows copied in %.1f s, %.0f rows/s", job.name, rows, seconds,
                  rows / seconds)  # fmt: skip
@@ -197,6 +202,33 @@ class GroupCopy:
                 job.condition,
                 job.keeps_rows,
                 job.table.columns,
+            )
+
+    def _require_sound(self, job: TableJob, plan: Any, snapshot: Snapshot) -> None:
+        """Raise unless the snapshot was there all along, and the table is what it was in it.
+
+        A rewrite leaves an older snapshot without rows, or moves them to pages that were read. No
+        lock keeps it away: the production's DDL must not wait for a copy of hours. Tasks look at
+        the file of each slice under a lock; here partitions and columns count too.
+        """
+        with self._planning:
+            try:
+                snapshot.holder.value(query("copy", "holder_alive"))
+            except DatabaseError as error:
+                raise StateError(
+                    "the session that keeps the snapshot of the copy on the provider has ended: "
+                    f"the copy begins anew ({error.message})"
+                ) from error
+            if self._present is None or self._present.closed:
+                self._present = vdb.connect(
+                    self.provider, name="provider_db", autocommit=True,
+                    application_name="vedur copy",
+                )  # fmt: skip
+            same = self.loader.unchanged(self._present, plan)
+        if not same:
+            raise TableChanged(
+                f'table "{job.name}" was rewritten, altered or truncated on the provider since '
+                "its copy began: its copy begins anew"
             )
 
     def _source_of(self, job: TableJob) -> TableInfo:

@@ -35,6 +35,7 @@ from vedur.pipeline.copy.plan import (
     make_slices,
     match_columns,
 )
+from vedur.pipeline.copy.shape import read_shape, unchanged
 from vedur.pipeline.copy.task import LoadTask
 from vedur.pipeline.session import parallelism
 from vedur.pipeline.taskd import settle
@@ -116,6 +117,7 @@ def plan_table(
     if matched.only_target:
         log.warning('%s: columns only on the subscriber, left to their defaults: %s', table,
                     ", ".join(matched.only_target))  # fmt: skip
+    shape = read_shape(source, source_name, matched.columns)
     leaves = read_leaves(source, there.oid)
     return TableCopy(
         queue,
@@ -129,6 +131,8 @@ def plan_table(
         sum(max(leaf.all_bytes, leaf.heap_bytes) for leaf in leaves),
         dest_columns=matched.dest_columns,
         only_source=matched.only_source,
+        source=source_name,
+        shape=shape,
     )
 
 
@@ -175,8 +179,13 @@ class SparkLoader:
         )
         if whole:
             tree = find_relation(source, source_name, "provider").kind == "p"
-            plan = replace(plan, slices=(Slice(0, source_name, 0, None),), whole_tree=tree)
+            one = (Slice(0, source_name, 0, None),)
+            plan = replace(plan, slices=one, whole_tree=tree, in_one=True)
         return plan
+
+    def unchanged(self, source: Database, plan: TableCopy) -> bool:
+        """Is the provider's table now what the snapshot saw? `source` sees the present."""
+        return unchanged(source, plan)
 
     def store(self, target: Database, plan: TableCopy) -> None:
         """As `store_slices`."""

@@ -16,6 +16,7 @@ from vedur.db.pump import Pumped, pump
 from vedur.errors import StateError, VedurError
 from vedur.names import QualifiedName
 from vedur.pipeline.copy.plan import Slice, TableCopy
+from vedur.pipeline.copy.shape import changed, unchanged
 from vedur.sql import query
 
 #: Money is read by the locale of the session; notices would end up between the blocks of data.
@@ -69,7 +70,10 @@ class LoadTask:
         leaf = QualifiedName(row.source_schema, row.source_name)
         piece = Slice(row.slice_nr, leaf, row.page_from, row.page_to)
         source = self._open_source()
+        self._require_same_file(source, piece)
         pumped = pump(source, self.table.copy_out(piece), target, self.table.copy_in)
+        if self.table.in_one:  # after a crash nobody looks at it again
+            self._require_same_shape()
         names = [self.table.queue, self.table.table]
         if self.table.registered and not self._still_wanted(target):
             target.rollback()
@@ -82,6 +86,25 @@ class LoadTask:
         )
         target.commit()
         return piece.nr, pumped
+
+    def _require_same_file(self, source: vdb.Database, piece: Slice) -> None:
+        """A rewrite writes rows that no older snapshot sees, or moves them to other pages.
+
+        The lock comes first, so what is seen here holds until the slice is read.
+        """
+        source.execute(self.table.lock_out(piece))
+        if not source.value(query("copy", "same_file"), [piece.leaf.schema, piece.leaf.name]):
+            raise changed(self.table.table)
+
+    def _require_same_shape(self) -> None:
+        """What the driver does at the end of other loads: table and snapshot were there all along.
+
+        A snapshot can be imported only while the session that exported it lives.
+        """
+        self._open_source().close()
+        with vdb.connect(self.source, name="copy_source", autocommit=True) as now:
+            if not unchanged(now, self.table):
+                raise changed(self.table.table)
 
     def _still_wanted(self, target: vdb.Database) -> bool:
         words = {
