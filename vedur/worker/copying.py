@@ -24,6 +24,7 @@ from vedur.errors import DatabaseError, TableChanged, VedurError
 from vedur.sql import query
 from vedur.worker.copying_catch_up import CatchUp
 from vedur.worker.copying_context import CopySetup, GivenUp, Loader, MakeApplier, TableJob
+from vedur.worker.copying_seats import Seats
 from vedur.worker.copying_settle import Settler
 from vedur.worker.copying_table import GroupCopy, clean_up
 from vedur.worker.states import MergeState, State, meeting, must_wait
@@ -78,6 +79,7 @@ class Copying:
         self._owner: Database | None = None  # its session holds the lock of this node's copies
         self._left_to_others = False
         self._settler = Settler(setup, clock)
+        self._seats = Seats(setup)
 
     def reconfigure(self, setup: CopySetup, loader: Loader, make_applier: MakeApplier) -> None:
         """New settings for what starts from now on; what failed with the old ones need not wait."""
@@ -85,6 +87,9 @@ class Copying:
         with self._lock:
             self._retry_at = dict.fromkeys(self._retry_at, 0.0)
         self._settler.setup = setup
+        # Tables on their way keep theirs and leave them with their last move.
+        self._seats.close_idle()
+        self._seats = Seats(setup)
 
     # -- the worker's side ----------------------------------------------------------------------
 
@@ -97,6 +102,7 @@ class Copying:
         local = [t for t in tables if t.local]
         self._moved.clear()
         wait = self._answer(target, local, position)
+        self._rouse(local)
         if self._mine(target, local):
             with self._lock:
                 self._give_up_removed(target, local)
@@ -126,6 +132,7 @@ class Copying:
         for thread in threads:
             thread.join(timeout=30)
         self._settler.stop()
+        self._seats.close_idle()
         self._disown()
 
     @property
@@ -246,6 +253,16 @@ class Copying:
                     state.tick, self.setup.meeting_wait)  # fmt: skip
         self._nudge(name)
         return True
+
+    def _rouse(self, tables: Sequence[TableInfo]) -> None:
+        """Wake copies that wait in a state which their tables are in no longer."""
+        with self._lock:
+            for table in tables:
+                job = self._jobs.get(table.table_name)
+                if job is not None and job.asleep_in not in (None, table.merge_state):
+                    job.nudge.set()
+            if not self._jobs:
+                self._seats.close_idle()
 
     def _nudge(self, name: str) -> None:
         with self._lock:
@@ -410,7 +427,7 @@ class Copying:
         job.started = True
         job.on_move = self._on_move
         try:
-            CatchUp(self.setup, self.make_applier, job, self.clock).run()
+            CatchUp(self.setup, self.make_applier, job, self.clock, self._seats).run()
         except GivenUp:
             self._release(job)
         except Exception as error:

@@ -162,6 +162,7 @@ class TableJob:
     started: bool = False
     nudge: threading.Event = field(default_factory=threading.Event)
     on_move: Callable[[], None] = lambda: None
+    asleep_in: str | None = None  # the state in which it waits for the worker
     _cancelled: threading.Event = field(default_factory=threading.Event)
 
     @property

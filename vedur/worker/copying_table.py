@@ -351,8 +351,18 @@ def clean_up(setup: CopySetup, make_applier: MakeApplier, provider: str, name: s
 
 def forget_consumer(setup: CopySetup, provider: str, consumer: str) -> None:
     """The queue need not be held for this copy any more."""
-    with vdb.connect(provider, name="provider_db", autocommit=True) as db:
-        db.call("pgq.unregister_consumer", setup.queue, consumer)
-    with setup.connect() as target, target.transaction():
+    with (
+        vdb.connect(provider, name="provider_db", autocommit=True) as db,
+        setup.connect() as target,
+    ):
+        forget_consumer_with(setup, db, target, consumer)
+
+
+def forget_consumer_with(
+    setup: CopySetup, provider: vdb.Database, target: vdb.Database, consumer: str
+) -> None:
+    """As `forget_consumer`, on connections that are there."""
+    provider.call("pgq.unregister_consumer", setup.queue, consumer)
+    with target.transaction():
         node_state.unregister_consumer(target, setup.queue, consumer)
         forget_trouble(target, setup.queue, consumer)
