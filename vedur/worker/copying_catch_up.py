@@ -85,11 +85,6 @@ class CatchUp:
         finally:
             if self._staged:
                 self._leave_no_stage()
-        reach("copy.ok")
-        with self._seat() as seat:
-            forget_consumer_with(self.setup, seat.provider, seat.target, self.job.consumer)
-            self.setup.enter(seat.target, self.job, Step.FOREIGN_KEYS)
-        log.info("%s: in sync", self.job.name)
 
     def _seat(self) -> AbstractContextManager[Seat]:
         state = MergeState.parse(self.job.table.merge_state).state
@@ -154,6 +149,9 @@ class CatchUp:
             return True
         newest = self._newest(provider)
         if not self._is_past(provider, Snapshot.parse(table.custom_snapshot), newest):
+            if MergeState.parse(table.merge_state).state in (State.WANNA_SYNC, State.DO_SYNC):
+                self.job.table = table  # agreed on by an earlier version: the worker must not wait
+                self._set_state(target, table.custom_snapshot, State.CATCHING_UP.value)
             return False
         self._past = newest
         return True
@@ -175,11 +173,19 @@ class CatchUp:
     def _moved_to_ok(self) -> bool:
         with self._seat() as seat:
             done = self._try_move(seat)
+            if done:
+                self._finish(seat)
         if self.job.asleep_in is not None:
             if not self.clock.wait(self.job.nudge, _WORKER_WAIT):
                 self.job.on_move()
             self.job.asleep_in = None
         return done
+
+    def _finish(self, seat: Seat) -> None:
+        reach("copy.ok")
+        forget_consumer_with(self.setup, seat.provider, seat.target, self.job.consumer)
+        self.setup.enter(seat.target, self.job, Step.FOREIGN_KEYS)
+        log.info("%s: in sync", self.job.name)
 
     def _try_move(self, seat: Seat) -> bool:
         try:
