@@ -26,7 +26,7 @@ from vedur.worker.copying_catch_up import CatchUp
 from vedur.worker.copying_context import CopySetup, GivenUp, Loader, MakeApplier, TableJob
 from vedur.worker.copying_seats import Seats
 from vedur.worker.copying_settle import Settler
-from vedur.worker.copying_table import GroupCopy, clean_up
+from vedur.worker.copying_table import GroupCopy, NotAlone, clean_up
 from vedur.worker.states import MergeState, State, meeting, must_wait
 
 log = logging.getLogger(__name__)
@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 #: How long `advance` lets a copy answer before it gives the loop back.
 _MEETING_WAIT = 0.2
 _LOCK_TIMEOUT = "55P03"
+#: So many small tables are loaded by one job.
+_TOGETHER = 32
 
 
 @dataclass(eq=False)
@@ -376,23 +378,35 @@ class Copying:
 
     def _run_lane(self, group: _Group) -> None:
         try:
-            while (job := self._next(group)) is not None:
+            while jobs := self._next(group):
                 assert group.copy is not None
-                self._load_one(group.copy, job)
+                if len(jobs) > 1:
+                    self._load_together(group.copy, jobs)
+                else:
+                    self._load_one(group.copy, jobs[0])
         except BaseException as error:  # the group's thread raises it
             group.crash = error
             with self._lock:
                 group.waiting.clear()
                 self._end_lane(group)
 
-    def _next(self, group: _Group) -> TableJob | None:
-        """The next table; None where there is none, or where there are more lanes than allowed."""
+    def _next(self, group: _Group) -> list[TableJob]:
+        """The next table, or the next small ones together.
+
+        None where there is none, or where there are more lanes than allowed.
+        """
         with self._lock:
             too_many = self._loading > self.setup.parallel_copies and group.lanes > 1
-            if group.waiting and not too_many:
-                return group.waiting.popleft()
-            self._end_lane(group)
-            return None
+            if not group.waiting or too_many:
+                self._end_lane(group)
+                return []
+            jobs = [group.waiting.popleft()]
+            if jobs[0].small:
+                more = [j for j in group.waiting if j.small][: _TOGETHER - 1]
+                for job in more:
+                    group.waiting.remove(job)
+                jobs += more
+            return jobs
 
     def _end_lane(self, group: _Group) -> None:
         group.lanes -= 1
@@ -406,18 +420,52 @@ class Copying:
             self._clean_up(job)
             self._release(job)
             return
+        job.small = False  # with none to be loaded with
         try:
             group.load(job)
-            self._changed.discard(job.name)
-        except GivenUp:
+        except Exception as error:  # Spark may fail in ways of its own
+            self._loaded(job, error)
+        else:
+            self._loaded(job, None)
+
+    def _load_together(self, group: GroupCopy, jobs: list[TableJob]) -> None:
+        wanted = []
+        for job in jobs:
+            job.started = True
+            if job.cancelled:
+                self._loaded(job, GivenUp())
+            else:
+                wanted.append(job)
+        alone: list[TableJob] = []
+        heard: set[str] = set()
+
+        def done(job: TableJob, error: Exception | None) -> None:
+            heard.add(job.name)
+            if isinstance(error, NotAlone):
+                alone.append(job)
+            else:
+                self._loaded(job, error)
+
+        try:
+            group.load_together(wanted, done)
+        except Exception as error:  # Spark may fail in ways of its own
+            for job in wanted:
+                if job.name not in heard:
+                    self._loaded(job, error)
+        for job in alone:
+            self._load_one(group, job)
+
+    def _loaded(self, job: TableJob, error: Exception | None) -> None:
+        """A table is loaded, or not: what comes next."""
+        if isinstance(error, GivenUp):
             self._clean_up(job)
             self._release(job)
-            return
-        except Exception as error:  # Spark may fail in ways of its own
+        elif error is not None:
             self._failed(job, error)
-            return
-        with self._lock:
-            self._start(lambda: self._catch_up(job), f"vedur-catch-up {job.name}")
+        else:
+            with self._lock:
+                self._changed.discard(job.name)
+                self._start(lambda: self._catch_up(job), f"vedur-catch-up {job.name}")
 
     def _start_catch_up(self, table: TableInfo, provider: str) -> None:
         job = self._new_job(table, provider)

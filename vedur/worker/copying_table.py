@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -58,6 +58,10 @@ class Snapshot:
     holder: vdb.Database
     exported: str
     visible: str
+
+
+class NotAlone(Exception):
+    """A small table that must wait for something: the others that it is with must not."""
 
 
 class GroupCopy:
@@ -111,6 +115,24 @@ class GroupCopy:
             provider.close()
             raise
         self._snapshot = Snapshot(provider, row.exported, row.visible)
+        self._find_small(jobs, provider)
+
+    def _find_small(self, jobs: Sequence[TableJob], holder: vdb.Database) -> None:
+        """Mark tables for which a job of their own and new indexes would take longer than the rows.
+
+        One with indexes put aside by an earlier attempt is not among them, and none whose rows
+        are kept: such a load is one transaction of its own.
+        """
+        wanted = {j.name: j for j in jobs if not j.keeps_rows and not j.table.dropped_ddl}
+        named = {n: parse_name(s.dest_table) for n, s in self._sources.items() if n in wanted}
+        asked = {
+            "names": list(named),
+            "schemas": [name.schema for name in named.values()],
+            "tables": [name.name for name in named.values()],
+            "most": self.loader.small_bytes,
+        }
+        for row in holder.query(query("copy", "small_tables"), asked):
+            wanted[row.name].small = True
 
     def _begin(self, target: vdb.Database, job: TableJob) -> None:
         row = [self.setup.queue, job.name, str(job.dest)]
@@ -161,7 +183,45 @@ class GroupCopy:
             self.setup.enter(target, job, Step.REBUILD)
             self._rebuild(target, job, done)
 
+    def load_together(
+        self, jobs: Sequence[TableJob], done: Callable[[TableJob, Exception | None], None]
+    ) -> None:
+        """Take small tables up to catching-up; `done` hears of each, with the error if it failed.
+
+        They share a connection and the job that loads them. What that job did not load for any
+        reason is loaded table by table, as ever.
+        """
+        snapshot = self._snapshot
+        if snapshot is None:
+            raise GivenUp
+        with self.setup.connect() as target:
+            ready: list[tuple[TableJob, Any]] = []
+            for job in jobs:
+                try:
+                    job.table = self.setup.table(target, job.name)
+                    ready.append((job, self._prepare(target, job, snapshot)))
+                except Exception as error:
+                    done(job, error)
+            plans = [plan for _, plan in ready]
+            if len(plans) > 1:
+                names = snapshot.exported, snapshot.visible
+                self.loader.load_together(self.provider, target, *names, plans)
+            for job, plan in ready:
+                try:
+                    visible = self._load(target, job, plan, snapshot)
+                    self.setup.enter(target, job, Step.REBUILD)
+                    self._rebuild(target, job, visible)
+                except Exception as error:
+                    done(job, error)
+                else:
+                    done(job, None)
+
     def _fill(self, target: vdb.Database, job: TableJob, snapshot: Snapshot) -> str:
+        plan = self._prepare(target, job, snapshot)
+        return self._load(target, job, plan, snapshot)
+
+    def _prepare(self, target: vdb.Database, job: TableJob, snapshot: Snapshot) -> Any:
+        """Steps 3 to 5: the table is empty, and its slices are written down."""
         self.setup.enter(target, job, Step.IN_COPY)
         source = self._source_of(job)
         self._set_state(target, job, None, State.IN_COPY)
@@ -169,11 +229,16 @@ class GroupCopy:
         self._drop_fkeys(target, job)
         plan = self._plan(target, job, snapshot, source)
         if plan.only_source:
+            if job.small:
+                raise NotAlone
             let_worker_pass(self.setup, job, target, snapshot.visible, self.clock, plan)
             plan = self._plan(target, job, snapshot, source)
             accept_columns(self.setup, job, plan)
         self._require_sound(job, plan, snapshot)
         self._strip(target, job, plan, snapshot)
+        return plan
+
+    def _load(self, target: vdb.Database, job: TableJob, plan: Any, snapshot: Snapshot) -> str:
         self.setup.enter(target, job, Step.LOAD)
         started = self.clock.monotonic()
         with Progress(self.setup, job.name, plan, self.clock) as progress:
@@ -267,7 +332,8 @@ class GroupCopy:
             self.loader.store(target, plan)
             target.execute(query("copy", "set_snapshot"), [snapshot.visible, queue, job.name])
             if not job.keeps_rows:
-                self._strip_indexes(target, job)
+                if not job.small or job.table.dropped_ddl:
+                    self._strip_indexes(target, job)
                 self.setup.enter(target, job, Step.TRUNCATE)
                 relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
                 only = "" if relation.kind == "p" else "only "

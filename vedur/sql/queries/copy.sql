@@ -61,6 +61,15 @@ join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 join part p on p.oid = c.oid and p.relkind <> 'p'
 order by n.nspname, c.relname
 
+-- name: small_tables
+-- Those of some tables that are plain ones and not larger than a limit.
+select w.name
+from unnest(%(names)s::text[], %(schemas)s::text[], %(tables)s::text[]) w (name, schema_name, table_name)
+join pg_catalog.pg_namespace n on n.nspname = w.schema_name
+join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = w.table_name
+where c.relkind = 'r'
+  and pg_catalog.pg_table_size(c.oid) <= %(most)s
+
 -- name: shape
 -- What a table is made of for this transaction: itself and its partitions, their files, their columns
 -- that are copied. A snapshot of some time ago sees the shape of that time. Names count: tasks
@@ -149,6 +158,16 @@ order by slice_nr
 limit 1
 for update skip locked
 
+-- name: rename_task
+-- Left-over tasks are found by the name of the table that they load.
+select pg_catalog.set_config('application_name', %s, false)
+
+-- name: next_at_snapshot
+-- The locks of the transaction before go.
+commit;
+begin isolation level repeatable read, read only;
+set transaction snapshot '{snapshot}'
+
 -- name: finish_slice
 update vedur.copy_slice
 set done_at = clock_timestamp(), rows_done = %s, bytes_done = %s
@@ -184,9 +203,15 @@ set dest_table = excluded.dest_table, step = excluded.step, step_name = excluded
     started_at = clock_timestamp(), updated_at = clock_timestamp(), finished_at = null, error = null
 
 -- name: set_step
+-- For the eyes of an operator: a crash may forget it, so by itself its commit waits for no disk. (Inside a
+-- transaction that has more to do the setting would count for all of it: then it is left alone.)
+with quick as materialized (
+    select case when %(alone)s then pg_catalog.set_config('synchronous_commit', 'off', true) end as set
+)
 update vedur.copy_progress
 set step = %(step)s, step_name = %(step_name)s, updated_at = clock_timestamp(), error = null,
     finished_at = case when %(finished)s then clock_timestamp() end
+from quick
 where queue_name = %(queue_name)s
   and table_name = %(table_name)s
 
