@@ -62,6 +62,16 @@ REWRITES: dict[str, tuple[str, str]] = {
 }
 
 
+#: Tables on which sessions of a copy have locks.
+HELD = """
+select l.relation::regclass::text as name
+from pg_locks l
+join pg_stat_activity a on a.pid = l.pid and a.application_name like 'vedur copy%'
+join pg_class c on c.oid = l.relation and c.relnamespace = 'public'::regnamespace
+where l.database = (select oid from pg_database where datname = current_database())
+"""
+
+
 class Meanwhile:
     """Does something to tables of the root, once each."""
 
@@ -117,8 +127,8 @@ def test_no_rewrite_loses_rows(
     if when == "slices":
         steps.pop("slices")
 
-        def after_a_slice(source: Any, out: str, target: Any, into: str) -> Any:
-            done = pump(source, out, target, into)
+        def after_a_slice(source: Any, out: str, target: Any, into: str, **named: Any) -> Any:
+            done = pump(source, out, target, into, **named)
             table = into.split('"')[3] if '"' in into else into.split()[1].split(".")[-1]
             meanwhile.do(table)
             return done
@@ -133,3 +143,102 @@ def test_no_rewrite_loses_rows(
     assert lab.debris() == []
     lines = [r.getMessage() for r in caplog.records if "its copy begins anew" in r.getMessage()]
     assert lines, caplog.text
+
+
+def test_a_rewrite_of_a_table_whose_rows_are_kept(lab: Lab) -> None:
+    """One slice, one transaction: nobody looks again after its commit, so its task does."""
+    make(lab, {})
+    for db in (lab.root, lab.leaf):
+        db.execute("create table kept (id int primary key, a text, b text)")
+    lab.root.execute(FILL.format(t="kept"))
+    lab.leaf.execute("insert into kept values (1000, 'old', 'old')")
+    meanwhile = Meanwhile(lab, {"kept": "alter table {t} alter a type varchar(90) using a || ''"})
+    lab.add("public.kept", args=("skip_truncate",))
+    lab.start(meanwhile.at(Step.LOAD))
+    lab.wait_ok()
+    lab.settle()
+    lab.same("kept", "(select * from kept where id <> 1000)")
+    assert lab.leaf.value("select count(*) from kept") == 301
+    assert meanwhile.loads["public.kept"] == 2
+
+
+def test_partitions_that_come_every_hour_do_not_begin_a_copy_anew(lab: Lab) -> None:
+    make(lab, {"tree": TREE})
+    text = (
+        "create table {t}_3 partition of {t} for values from (400) to (500); "
+        "insert into {t} values (401, 'c', 'c'); "
+        "create table {t}_4 (like {t}); "
+        "alter table {t} attach partition {t}_4 for values from (500) to (600)"
+    )
+    meanwhile = Meanwhile(lab, {"tree": text})
+    lab.start(meanwhile.at(Step.LOAD))
+    lab.wait_ok()
+    lab.settle()
+    lab.same("tree")
+    assert not meanwhile.left
+    assert meanwhile.loads["public.tree"] == 1
+
+
+def test_a_partition_that_is_made_filled_and_attached_at_once_is_noticed(lab: Lab) -> None:
+    make(lab, {"tree": TREE})
+    meanwhile = Meanwhile(lab, {"tree": f"begin; {MORE.replace(';', '; ')}; commit"})
+    lab.start(meanwhile.at(Step.LOAD))
+    lab.wait_ok()
+    lab.settle()
+    lab.same("tree")
+    assert lab.leaf.value("select count(*) from tree where id >= 400") == 51
+
+
+def test_ddl_does_not_wait_for_a_copy(lab: Lab) -> None:
+    """The session that keeps the snapshot keeps no table."""
+    make(lab, {"t": PLAIN, "tree": TREE})
+    held: list[str] = []
+
+    def look(_table: str, step: Step) -> None:
+        if step is Step.LOAD:
+            with vdb.connect(lab.root.connstr, autocommit=True) as db:
+                held.extend(row.name for row in db.query(HELD))
+
+    lab.start(look)
+    lab.wait_ok()
+    assert held == []
+    lab.same("tree")
+
+
+def end_holder(lab: Lab) -> None:
+    """End the session that keeps the snapshot."""
+    with vdb.connect(lab.root.connstr, autocommit=True) as db:
+        assert db.value(
+            "select count(pg_terminate_backend(pid)) from pg_stat_activity"
+            " where application_name = 'vedur copy' and state = 'idle in transaction'"
+        )
+
+
+@pytest.mark.parametrize("args", [(), ("skip_truncate",)], ids=["emptied", "kept"])
+def test_a_load_whose_snapshot_was_not_kept_to_its_end_does_not_count(
+    lab: Lab, args: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that has the snapshot reads on, but VACUUM may have taken rows from it."""
+    for db in (lab.root, lab.leaf):
+        db.execute("create table t (id int primary key, a text, b text)")
+    lab.root.execute(FILL.format(t="t"))
+    lab.slice_bytes = 64 << 20
+    lab.add("public.t", args=args)
+    ended: list[str] = []
+
+    def after_a_slice(source: Any, out: str, target: Any, into: str, **named: Any) -> Any:
+        done = pump(source, out, target, into, **named)
+        if not ended:
+            ended.append(into)
+            end_holder(lab)
+        return done
+
+    monkeypatch.setattr(task, "pump", after_a_slice)
+    meanwhile = Meanwhile(lab, {})
+    lab.start(meanwhile.at(Step.LOAD))
+    lab.wait_ok()
+    lab.settle()
+    lab.same("t")
+    assert ended
+    assert meanwhile.loads["public.t"] == 2
+    assert lab.debris() == []
