@@ -288,7 +288,7 @@ class GroupCopy:
                 self._present = vdb.connect(
                     self.provider, name="provider_db", autocommit=True,
                     application_name="vedur copy",
-                )  # fmt: skip
+                ).without_timeouts()  # fmt: skip
             same = self.loader.unchanged(self._present, plan)
         if not same:
             raise TableChanged(
