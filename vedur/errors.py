@@ -6,6 +6,7 @@
     ├── StateError           3   the nodes are not in the state that the command needs
     │   ├── LaggingError     7   the worker is too far behind for a common moment
     │   ├── StaleStage       3   what was staged no longer fits; the worker stages it again
+    │   ├── TableChanged     3   a table was rewritten during its first copy, which begins anew
     │   └── LostPosition     3   the target's tick fits neither end of the batch
     ├── DatabaseError        4   a statement failed
     │   ├── ConnectError     5   a server cannot be reached or refuses the login
@@ -90,6 +91,12 @@ class StaleStage(StateError):
     """What was staged does not fit what is there now: it is staged again."""
 
     remedy = "None is needed: the worker stages the batch again by itself."
+
+
+class TableChanged(StateError):
+    """The table was rewritten on the provider during its first copy."""
+
+    remedy = "None is needed: the worker begins the copy of this table anew by itself."
 
 
 class LostPosition(StateError):

@@ -59,6 +59,8 @@ class Lab:
         self.retry_sleep = 0.2
         self.max_connections = 8
         self.missing_columns = "warn"
+        self.tick_wait = 3.0
+        self.ticker_away = False
         self.provider = root.connstr
         self._stop = threading.Event()
         self._ticker = threading.Thread(target=self._tick, daemon=True)
@@ -70,6 +72,8 @@ class Lab:
     def _tick(self) -> None:
         db: vdb.Database | None = None
         while not self._stop.wait(0.05):
+            if self.ticker_away:
+                continue
             try:
                 if db is None or db.closed:
                     db = vdb.connect(self.root.connstr, autocommit=True)
@@ -102,6 +106,8 @@ class Lab:
             self.leaf.connstr,
             parallel_copies=self.parallel_copies,
             retry_sleep=self.retry_sleep,
+            tick_wait=self.tick_wait,
+            connections=self.max_connections,
             missing_columns=self.missing_columns,
             on_step=hook,
         )

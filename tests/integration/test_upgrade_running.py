@@ -16,6 +16,7 @@ from tests.fixtures.wait import until
 from tests.integration.copy_lab import Lab
 from tests.integration.writers import Writers, check, make
 from vedur import db as vdb
+from vedur.db import install as installer
 from vedur.db.install import State, inspect, install
 from vedur.errors import StateError
 from vedur.sql import SCHEMAS
@@ -35,10 +36,8 @@ _COUNT = """
 select count(*) from pg_proc p join pg_namespace n on n.oid = p.pronamespace
 where n.nspname = any (%s) and p.prosrc like %s
 """
-_WAITING = """
-select count(*) > 0 from pg_locks
-where relation = 'vedur.quarantine'::regclass and not granted
-"""
+#: Tables on which an upgrade may have to make indexes or a trigger.
+_TABLES = ("vedur.quarantine", "vedur.skip_request", "vedur.repair_log", "londiste.table_info")
 
 
 def make_older(db: vdb.Database) -> int:
@@ -66,10 +65,48 @@ def upgrade(quick_lab: Lab) -> None:
             assert {c.state for c in inspect(mine)} == {State.CURRENT}
 
 
-def test_whoever_is_in_the_way_of_the_installer_goes_first(quick_lab: Lab) -> None:
-    """Where the installer and a worker wait for each other, the worker must not lose."""
+def make_incomplete(db: vdb.Database) -> None:
+    """Take away what an upgrade then has to make under locks."""
+    db.execute("drop index vedur.quarantine_table_idx, vedur.repair_log_table_idx")
+    db.execute("drop trigger table_info_trigger_sync on londiste.table_info")
+
+
+def complete(db: vdb.Database) -> bool:
+    return bool(
+        db.value(
+            "select to_regclass('vedur.quarantine_table_idx') is not null"
+            " and to_regclass('vedur.repair_log_table_idx') is not null"
+            " and exists (select from pg_trigger where tgname = 'table_info_trigger_sync')"
+        )
+    )
+
+
+def test_an_upgrade_of_functions_alone_waits_for_no_writer(quick_lab: Lab) -> None:
     db = quick_lab.leaf
     make_older(db)
+    with vdb.connect(db.connstr) as worker, vdb.connect(db.connstr, autocommit=True) as mine:
+        for table in _TABLES:
+            worker.execute(f"lock table {table} in row exclusive mode")
+        assert {c.state for c in install(mine, FakeClock())} == {State.OUTDATED}
+    assert older(db) == 0
+    assert complete(db)
+
+
+def test_whoever_is_in_the_way_of_the_installer_goes_first(
+    quick_lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It never waits while it holds a lock, so it is never the reason for a deadlock.
+
+    Without patience of its own it would wait here for ever, in a circle with the worker.
+    """
+    db = quick_lab.leaf
+    make_older(db)
+    make_incomplete(db)
+    real = installer.query
+    monkeypatch.setattr(
+        installer, "query", lambda a, n: "select 1" if n == "patience" else real(a, n)
+    )
+    caplog.set_level(logging.INFO, "vedur")
     with (
         vdb.connect(db.connstr) as worker,
         vdb.connect(db.connstr, autocommit=True) as mine,
@@ -77,12 +114,42 @@ def test_whoever_is_in_the_way_of_the_installer_goes_first(quick_lab: Lab) -> No
     ):
         worker.execute("lock table vedur.quarantine in row exclusive mode")
         done = pool.submit(install, mine)
-        assert until(lambda: db.value(_WAITING))
+        assert until(lambda: "Tables are in use" in caplog.text)
         worker.execute("lock table londiste.table_info in row exclusive mode")
-        worker.execute("select pg_sleep(0.5)")
         assert not done.done()
         worker.commit()
         assert {c.state for c in done.result(60)} == {State.OUTDATED}
+    assert older(db) == 0
+    assert complete(db)
+
+
+def test_an_upgrade_step_takes_all_locks_first(
+    quick_lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that alters two tables: the user of the second is not waited for with the first held."""
+    db = quick_lab.leaf
+    make_older(db)
+    db.execute("update vedur.component set version = '0.0.1'")
+    text = "alter table londiste.table_info add x int; alter table londiste.seq_info add x int"
+    step = installer.SqlFile("upgrades/0.0.2_01_londiste_x.sql", text)
+    monkeypatch.setattr(installer, "upgrade_files", lambda: (step,))
+    monkeypatch.setattr(installer, "_TRIES", 1)
+    ran: list[str] = []
+    real = vdb.Database.execute
+
+    def note(self: vdb.Database, text: str, *args: object) -> object:
+        ran.append(text)
+        return real(self, text, *args)
+
+    monkeypatch.setattr(vdb.Database, "execute", note)
+    with vdb.connect(db.connstr) as worker, vdb.connect(db.connstr, autocommit=True) as mine:
+        worker.execute("lock table londiste.seq_info in access share mode")
+        with pytest.raises(StateError, match="stayed in use"):
+            install(mine, FakeClock())
+        assert text not in ran
+        worker.rollback()
+        install(mine, FakeClock())
+    assert text in ran
     assert older(db) == 0
 
 
@@ -98,6 +165,7 @@ def test_the_installer_gives_up_with_a_word_about_it(
         vdb.connect(db.connstr) as worker,
         vdb.connect(db.connstr, autocommit=True) as mine,
     ):
+        make_incomplete(db)
         worker.execute("lock table vedur.quarantine in row exclusive mode")
         with pytest.raises(StateError, match=r"stayed in use.*pg_stat_activity.*run the command"):
             install(mine, clock)
@@ -105,7 +173,6 @@ def test_the_installer_gives_up_with_a_word_about_it(
         assert clock.monotonic() > 0
         assert older(db) == made
         lines = [r.getMessage() for r in caplog.records]
-        assert lines.count("Upgrading pgq") == 1
         assert lines.count("Tables are in use: trying again until they are free") == 1
         install(mine)
     assert older(db) == 0

@@ -14,6 +14,8 @@ import threading
 import time
 from collections.abc import Callable
 
+import psycopg
+
 from tests.torture import checks
 from tests.torture.commands import Done
 from tests.torture.faults import FAULTS, Cycle, NotReached, Run, crash, our_backends
@@ -84,6 +86,17 @@ def _java(c: Cycle) -> None:
             os.kill(java, signal.SIGKILL)
 
 
+def _rewrite(c: Cycle) -> None:
+    """All tables of the root get new files; one that the held process has locked is left."""
+    with c.rig.connect(ROOT) as db:
+        db.execute("set lock_timeout = '1s'")
+        for table in NAMES:
+            with contextlib.suppress(
+                psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable
+            ):
+                db.execute(f"vacuum full {OWNER}.{table}")  # type: ignore[call-overload]
+
+
 def _nothing(c: Cycle) -> None:
     time.sleep(c.rng.uniform(0.2, 1.5))
 
@@ -97,6 +110,7 @@ MEANWHILE: dict[str, Run] = {
     "leaf's backends terminated": _terminate(LEAF),
     "root's backends terminated": _terminate(ROOT),
     "Java killed": _java,
+    "root's tables rewritten": _rewrite,
     "it waits": _nothing,
 }
 

@@ -126,7 +126,8 @@ def install(db: Database, clock: Clock = SYSTEM) -> list[Component]:
 
     Safe to run again and again, and while workers run: one transaction, one lock, and nothing
     at all is written when everything is current. Whoever uses a table that the installer needs
-    goes first: it lets go of everything and tries again, for two minutes or so.
+    goes first: it waits for nobody while it holds a lock, but lets go of everything and tries
+    again, for two minutes or so.
     """
     if not db.value(query("install", "has_plpgsql")):
         raise StateError(
@@ -156,11 +157,26 @@ def _install(db: Database, level: int) -> list[Component]:
         found = inspect(db)
         todo = {component.schema: files for component, files in plan(found)}
         if todo:
+            _lock_tables(db, todo)
             db.execute(query("install", "patience"))
             db.execute(query("install", "bootstrap"))
         for component in found:
             _install_one(db, component, todo.get(component.schema), level)
     return found
+
+
+def _lock_tables(db: Database, todo: dict[str, list[SqlFile]]) -> None:
+    """Lock what will be locked anyway before anything else is, and without waiting.
+
+    An upgrade that only brings other functions needs no lock of a table.
+    """
+    steps = set(upgrade_files())
+    stepping = [schema for schema, files in todo.items() if steps.intersection(files)]
+    asked = {"stepping": stepping, "running": list(todo)}
+    names = [row.name for row in db.query(query("install", "tables_to_lock"), asked)]
+    if names:
+        tables = ", ".join(f"only {name}" for name in names)
+        db.execute(query("install", "lock_tables").format(tables=tables))
 
 
 def _install_one(

@@ -50,15 +50,31 @@ class Pumped:
     bytes: int
 
 
-def pump(source: Database, copy_out: str, target: Database, copy_in: str) -> Pumped:
+def pump(
+    source: Database, copy_out: str, target: Database, copy_in: str, *, keep: bool = False
+) -> Pumped:
     """Run `copy_out` on source into `copy_in` on target.
 
     The target's transaction stays open for the caller. The source connection is closed by the
     quick way, so its caller opens a new one for the next pump; its transaction must only read.
+    With `keep` the rows go through libpq and the source stays open, which is better for few.
     """
+    if keep:
+        return _keep_source(source, copy_out, target, copy_in)
     way = _splice if _plain(source) and _plain(target) else _through_libpq
     with _libpq_errors(copy_in):
         return way(source, copy_out, target, copy_in)
+
+
+def _keep_source(source: Database, copy_out: str, target: Database, copy_in: str) -> Pumped:
+    try:
+        with _libpq_errors(copy_in):
+            pumped = _pass_rows(source, copy_out, target, copy_in)
+            _drain(source.raw.pgconn)
+            return pumped
+    except BaseException:
+        source.close()  # in the middle of a COPY, or in a failed transaction
+        raise
 
 
 @contextmanager
@@ -160,34 +176,38 @@ def _finish(target: Database, text: str) -> int:
 
 
 def _through_libpq(source: Database, copy_out: str, target: Database, copy_in: str) -> Pumped:
-    _start(source, copy_out, pq.ExecStatus.COPY_OUT)
     try:
-        _start(target, copy_in, pq.ExecStatus.COPY_IN)
-        out, into = source.raw.pgconn, target.raw.pgconn
-        rows: list[bytes | memoryview] = []
-        size = total = 0
-        while True:
-            count, row = out.get_copy_data(1)
-            if count == 0:
-                _wait(out, POLLIN)
-                out.consume_input()
-                continue
-            if count < 0:
-                break
-            rows.append(row)
-            size += count
-            if size >= _PUT:
-                _put(into, b"".join(rows))
-                rows.clear()
-                total += size
-                size = 0
-        result = _result(out)
-        if result is None or result.status != pq.ExecStatus.COMMAND_OK:
-            raise _failure(source, result, copy_out)
-        _put(into, b"".join(rows))
-        return Pumped(_finish(target, copy_in), total + size)
+        return _pass_rows(source, copy_out, target, copy_in)
     finally:
         source.close()
+
+
+def _pass_rows(source: Database, copy_out: str, target: Database, copy_in: str) -> Pumped:
+    _start(source, copy_out, pq.ExecStatus.COPY_OUT)
+    _start(target, copy_in, pq.ExecStatus.COPY_IN)
+    out, into = source.raw.pgconn, target.raw.pgconn
+    rows: list[bytes | memoryview] = []
+    size = total = 0
+    while True:
+        count, row = out.get_copy_data(1)
+        if count == 0:
+            _wait(out, POLLIN)
+            out.consume_input()
+            continue
+        if count < 0:
+            break
+        rows.append(row)
+        size += count
+        if size >= _PUT:
+            _put(into, b"".join(rows))
+            rows.clear()
+            total += size
+            size = 0
+    result = _result(out)
+    if result is None or result.status != pq.ExecStatus.COMMAND_OK:
+        raise _failure(source, result, copy_out)
+    _put(into, b"".join(rows))
+    return Pumped(_finish(target, copy_in), total + size)
 
 
 def _put(pgconn: pq.abc.PGconn, data: bytes) -> None:

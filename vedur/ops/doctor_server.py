@@ -18,6 +18,9 @@ from vedur.sql import query
 
 #: Versions of PostgreSQL that Vedur is written for.
 _OLDEST, _NEWEST = 14, 18
+#: The first minor release of a version that imports no snapshot of a session which is
+#: just ending: before it, VACUUM might remove rows that the importer still sees.
+_IMPORT_MENDED = {14: 25, 15: 20, 16: 16, 17: 12, 18: 7}
 #: Seconds of difference between two clocks that confuse whoever reads lag and logs.
 _SKEW = 2.0
 #: Connections of a worker besides those of its tasks: its own, a listener, staging ahead, the page.
@@ -33,7 +36,7 @@ def check_server(check: str, db: Database, clock: Clock) -> Iterator[Finding]:
     elif major > _NEWEST:
         yield warn(check, f"{version} is newer than this Vedur knows", "look for a newer Vedur")
     else:
-        yield ok(check, version)
+        yield ok(check, version + snapshot_note(db.server_version))
     if db.encoding == "SQL_ASCII":
         yield warn(
             "encoding",
@@ -55,6 +58,19 @@ def check_server(check: str, db: Database, clock: Clock) -> Iterator[Finding]:
         )
     else:
         yield ok("clock", f"{check}: within {_SKEW:.0f} s of this machine")
+
+
+def snapshot_note(server_version: int) -> str:
+    """Say of a server what its release lacks; '' where it lacks nothing.
+
+    First copies and comparisons begin anew when the session that keeps their snapshot ends, so no
+    row is lost by it; an upgrade is good for other programs (`pg_dump -j`) too.
+    """
+    major, minor = divmod(server_version, 10000)
+    mended = _IMPORT_MENDED.get(major)
+    if mended is None or minor >= mended:
+        return ""
+    return f"; {major}.{mended} mends the import of snapshots, until then copies look twice"
 
 
 def check_schemas(db: Database) -> Iterator[Finding]:

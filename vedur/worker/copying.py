@@ -20,12 +20,13 @@ from vedur.catalog import TableInfo
 from vedur.catalog.tables import change_table_state
 from vedur.clock import SYSTEM, Clock
 from vedur.db import Database
-from vedur.errors import DatabaseError, VedurError
+from vedur.errors import DatabaseError, TableChanged, VedurError
 from vedur.sql import query
 from vedur.worker.copying_catch_up import CatchUp
 from vedur.worker.copying_context import CopySetup, GivenUp, Loader, MakeApplier, TableJob
+from vedur.worker.copying_seats import Seats
 from vedur.worker.copying_settle import Settler
-from vedur.worker.copying_table import GroupCopy, clean_up
+from vedur.worker.copying_table import GroupCopy, NotAlone, clean_up
 from vedur.worker.states import MergeState, State, meeting, must_wait
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 #: How long `advance` lets a copy answer before it gives the loop back.
 _MEETING_WAIT = 0.2
 _LOCK_TIMEOUT = "55P03"
+#: So many small tables are loaded by one job.
+_TOGETHER = 32
 
 
 @dataclass(eq=False)
@@ -70,6 +73,7 @@ class Copying:
         self._threads: set[threading.Thread] = set()
         self._begun: set[str] | None = None
         self._unfinished: set[str] = set()
+        self._changed: set[str] = set()  # rewritten on the provider during their last copy
         self._loading = 0  # lanes of all groups
         self._groups: set[_Group] = set()
         self._moved = threading.Event()
@@ -77,6 +81,7 @@ class Copying:
         self._owner: Database | None = None  # its session holds the lock of this node's copies
         self._left_to_others = False
         self._settler = Settler(setup, clock)
+        self._seats = Seats(setup)
 
     def reconfigure(self, setup: CopySetup, loader: Loader, make_applier: MakeApplier) -> None:
         """New settings for what starts from now on; what failed with the old ones need not wait."""
@@ -84,6 +89,9 @@ class Copying:
         with self._lock:
             self._retry_at = dict.fromkeys(self._retry_at, 0.0)
         self._settler.setup = setup
+        # Tables on their way keep theirs and leave them with their last move.
+        self._seats.close_idle()
+        self._seats = Seats(setup)
 
     # -- the worker's side ----------------------------------------------------------------------
 
@@ -96,6 +104,7 @@ class Copying:
         local = [t for t in tables if t.local]
         self._moved.clear()
         wait = self._answer(target, local, position)
+        self._rouse(local)
         if self._mine(target, local):
             with self._lock:
                 self._give_up_removed(target, local)
@@ -125,6 +134,7 @@ class Copying:
         for thread in threads:
             thread.join(timeout=30)
         self._settler.stop()
+        self._seats.close_idle()
         self._disown()
 
     @property
@@ -246,6 +256,16 @@ class Copying:
         self._nudge(name)
         return True
 
+    def _rouse(self, tables: Sequence[TableInfo]) -> None:
+        """Wake copies that wait in a state which their tables are in no longer."""
+        with self._lock:
+            for table in tables:
+                job = self._jobs.get(table.table_name)
+                if job is not None and job.asleep_in not in (None, table.merge_state):
+                    job.nudge.set()
+            if not self._jobs:
+                self._seats.close_idle()
+
     def _nudge(self, name: str) -> None:
         with self._lock:
             job = self._jobs.get(name)
@@ -358,23 +378,35 @@ class Copying:
 
     def _run_lane(self, group: _Group) -> None:
         try:
-            while (job := self._next(group)) is not None:
+            while jobs := self._next(group):
                 assert group.copy is not None
-                self._load_one(group.copy, job)
+                if len(jobs) > 1:
+                    self._load_together(group.copy, jobs)
+                else:
+                    self._load_one(group.copy, jobs[0])
         except BaseException as error:  # the group's thread raises it
             group.crash = error
             with self._lock:
                 group.waiting.clear()
                 self._end_lane(group)
 
-    def _next(self, group: _Group) -> TableJob | None:
-        """The next table; None where there is none, or where there are more lanes than allowed."""
+    def _next(self, group: _Group) -> list[TableJob]:
+        """The next table, or the next small ones together.
+
+        None where there is none, or where there are more lanes than allowed.
+        """
         with self._lock:
             too_many = self._loading > self.setup.parallel_copies and group.lanes > 1
-            if group.waiting and not too_many:
-                return group.waiting.popleft()
-            self._end_lane(group)
-            return None
+            if not group.waiting or too_many:
+                self._end_lane(group)
+                return []
+            jobs = [group.waiting.popleft()]
+            if jobs[0].small:
+                more = [j for j in group.waiting if j.small][: _TOGETHER - 1]
+                for job in more:
+                    group.waiting.remove(job)
+                jobs += more
+            return jobs
 
     def _end_lane(self, group: _Group) -> None:
         group.lanes -= 1
@@ -388,17 +420,52 @@ class Copying:
             self._clean_up(job)
             self._release(job)
             return
+        job.small = False  # with none to be loaded with
         try:
             group.load(job)
-        except GivenUp:
+        except Exception as error:  # Spark may fail in ways of its own
+            self._loaded(job, error)
+        else:
+            self._loaded(job, None)
+
+    def _load_together(self, group: GroupCopy, jobs: list[TableJob]) -> None:
+        wanted = []
+        for job in jobs:
+            job.started = True
+            if job.cancelled:
+                self._loaded(job, GivenUp())
+            else:
+                wanted.append(job)
+        alone: list[TableJob] = []
+        heard: set[str] = set()
+
+        def done(job: TableJob, error: Exception | None) -> None:
+            heard.add(job.name)
+            if isinstance(error, NotAlone):
+                alone.append(job)
+            else:
+                self._loaded(job, error)
+
+        try:
+            group.load_together(wanted, done)
+        except Exception as error:  # Spark may fail in ways of its own
+            for job in wanted:
+                if job.name not in heard:
+                    self._loaded(job, error)
+        for job in alone:
+            self._load_one(group, job)
+
+    def _loaded(self, job: TableJob, error: Exception | None) -> None:
+        """A table is loaded, or not: what comes next."""
+        if isinstance(error, GivenUp):
             self._clean_up(job)
             self._release(job)
-            return
-        except Exception as error:  # Spark may fail in ways of its own
+        elif error is not None:
             self._failed(job, error)
-            return
-        with self._lock:
-            self._start(lambda: self._catch_up(job), f"vedur-catch-up {job.name}")
+        else:
+            with self._lock:
+                self._changed.discard(job.name)
+                self._start(lambda: self._catch_up(job), f"vedur-catch-up {job.name}")
 
     def _start_catch_up(self, table: TableInfo, provider: str) -> None:
         job = self._new_job(table, provider)
@@ -408,7 +475,7 @@ class Copying:
         job.started = True
         job.on_move = self._on_move
         try:
-            CatchUp(self.setup, self.make_applier, job, self.clock).run()
+            CatchUp(self.setup, self.make_applier, job, self.clock, self._seats).run()
         except GivenUp:
             self._release(job)
         except Exception as error:
@@ -443,21 +510,32 @@ class Copying:
         with self._lock:
             self._jobs.pop(job.name, None)
 
+    def _pause_after(self, name: str, error: Exception) -> float:
+        """A table that was rewritten meanwhile is copied anew at once, but not again and again."""
+        at_once = isinstance(error, TableChanged) and name not in self._changed
+        if at_once:
+            self._changed.add(name)
+        return 0.0 if at_once else self.setup.retry_sleep
+
     def _failed(self, job: TableJob, error: Exception) -> None:
         if job.cancelled or self._removed(job):
             self._clean_up(job)
             self._release(job)
             return
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        log.error(
-            "%s: copy failed, next try in %g s: %s",
-            job.name,
-            self.setup.retry_sleep,
-            lines[0],
-            exc_info=log.isEnabledFor(logging.DEBUG),
-        )
         self.setup.note_error(job.name, lines[0])
+        pause = self._pause_after(job.name, error)
+        if pause:
+            log.error(
+                "%s: copy failed, next try in %g s: %s",
+                job.name,
+                pause,
+                lines[0],
+                exc_info=log.isEnabledFor(logging.DEBUG),
+            )
+        else:
+            log.warning("%s: %s", job.name, lines[0])
         with self._lock:
-            self._retry_at[job.name] = self.clock.monotonic() + self.setup.retry_sleep
+            self._retry_at[job.name] = self.clock.monotonic() + pause
             self._unfinished.add(job.name)
             self._jobs.pop(job.name, None)

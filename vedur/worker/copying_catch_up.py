@@ -8,6 +8,7 @@ the two agree on a tick through the state of the table, and the worker goes on f
 from __future__ import annotations
 
 import logging
+from contextlib import AbstractContextManager
 
 from vedur import db as vdb
 from vedur.catalog.tables import change_table_state, hold_table
@@ -23,8 +24,9 @@ from vedur.queue.ranges import event_range
 from vedur.queue.slices import Tick
 from vedur.sql import query
 from vedur.worker.copying_context import CopySetup, GivenUp, MakeApplier, TableJob
+from vedur.worker.copying_seats import Seat, Seats
 from vedur.worker.copying_steps import Step
-from vedur.worker.copying_table import forget_consumer
+from vedur.worker.copying_table import forget_consumer, forget_consumer_with
 from vedur.worker.poison import Outlook, Poison
 from vedur.worker.protocol import warn_missing
 from vedur.worker.states import MergeState, State, snapshot_is_past
@@ -35,6 +37,9 @@ log = logging.getLogger(__name__)
 _SLICE_EVENTS = 50_000
 _MAX_SLICES = 4
 _POLL = 0.05
+_SLOW_POLL = 1.0
+#: The worker's answer is called out; so long it may not be heard.
+_WORKER_WAIT = 5.0
 #: The worker may wait for a copy that has this many events of the queue to look through.
 _NEAR_EVENTS = 20_000
 
@@ -44,54 +49,59 @@ class Moved(Exception):
 
 
 class CatchUp:
-    """One table from `catching-up` to `ok`; begins from any state in between."""
+    """One table from `catching-up` to `ok`; begins from any state in between.
+
+    Every move has a seat (`copying_seats.py`); whoever waits has none.
+    """
 
     def __init__(
-        self, setup: CopySetup, make_applier: MakeApplier, job: TableJob, clock: Clock
+        self, setup: CopySetup, make_applier: MakeApplier, job: TableJob, clock: Clock, seats: Seats
     ) -> None:
         self.setup = setup
         self.job = job
         self.clock = clock
+        self.seats = seats
         self.applier = make_applier(setup.staging(job.name), job.provider)
         self.poison = Poison(setup.queue, job.consumer, setup.target, setup.on_error, only=job.name)
         self._meeting_shown = False
         self._replayed = False
         self._stale = False
+        self._staged = False
+        self._past = 0  # the first tick known to be behind the snapshot
 
     def run(self) -> None:
         """Until the table is ok. Raises GivenUp where it is no longer wanted."""
-        with (
-            self.setup.connect() as target,
-            self.setup.connect() as stage,
-            vdb.connect(
-                self.job.provider,
-                name="provider_db",
-                autocommit=True,
-                application_name="vedur copy",
-            ) as provider,
-        ):
-            provider.without_timeouts()
-            self.setup.enter(target, self.job, Step.CATCH_UP)
-            self.applier.start(stage)
-            try:
-                self._first_tick(target, provider)
-                while not self._moved_to_ok(target, stage, provider):
-                    pass
-            except GivenUp:
-                if not self.job.cancelled or self._removed(target):
-                    forget_consumer(self.setup, self.job.provider, self.job.consumer)
-                raise
-            finally:
-                if not stage.closed:
-                    self.applier.start(stage)
-            reach("copy.ok")
-            forget_consumer(self.setup, self.job.provider, self.job.consumer)
-            self.setup.enter(target, self.job, Step.FOREIGN_KEYS)
-            log.info("%s: in sync", self.job.name)
-
-    def _removed(self, target: vdb.Database) -> bool:
+        with self._seat() as seat:
+            self.setup.enter(seat.target, self.job, Step.CATCH_UP)
+            self.applier.start(seat.stage)
         try:
-            self.setup.table(target, self.job.name)
+            self._first_tick()
+            while not self._moved_to_ok():
+                pass
+        except GivenUp:
+            if not self.job.cancelled or self._removed():
+                forget_consumer(self.setup, self.job.provider, self.job.consumer)
+            raise
+        finally:
+            if self._staged:
+                self._leave_no_stage()
+
+    def _seat(self) -> AbstractContextManager[Seat]:
+        state = MergeState.parse(self.job.table.merge_state).state
+        urgent = state in (State.DO_SYNC, State.WANNA_SYNC)
+        return self.seats.take(self.job.provider, urgent)
+
+    def _leave_no_stage(self) -> None:
+        try:
+            with self._seat() as seat:
+                self.applier.start(seat.stage)
+        except VedurError as error:  # the next run of this table removes it
+            log.debug("%s: staging tables stay: %s", self.job.name, error)
+
+    def _removed(self) -> bool:
+        try:
+            with self._seat() as seat:
+                self.setup.table(seat.target, self.job.name)
         except GivenUp:
             return True
         return False
@@ -110,20 +120,49 @@ class CatchUp:
     def _newest(self, provider: vdb.Database) -> int:
         return int(provider.value(query("copy", "last_tick"), [self.setup.queue]))
 
-    def _first_tick(self, target: vdb.Database, provider: vdb.Database) -> None:
-        """Wait for a tick behind the snapshot, asking for one; go on without after a while."""
+    def _first_tick(self) -> None:
+        """Wait for a tick behind the snapshot, asking for one.
+
+        There is no limit. A table that became ok at an older tick would show changes that other
+        tables do not have yet.
+        """
+        began, pause, asked = self.clock.monotonic(), _POLL, False
+        while True:
+            if self.job.cancelled:
+                raise GivenUp
+            with self._seat() as seat:
+                if self._find_past(seat.target, seat.provider):
+                    self.seats.ticker_awaited = False
+                    return
+                if not asked:
+                    seat.provider.call("pgq.force_tick", self.setup.queue)
+                    asked = True
+            if self.clock.monotonic() - began > self.setup.tick_wait:
+                self._say_ticker_awaited()
+            self.clock.wait(self.job.nudge, pause)
+            self.job.nudge.clear()
+            pause = min(pause * 1.5, _SLOW_POLL)
+
+    def _find_past(self, target: vdb.Database, provider: vdb.Database) -> bool:
         table = self.setup.table(target, self.job.name)
         if table.custom_snapshot is None:
-            return
-        deadline = self.clock.monotonic() + self.setup.tick_wait
-        copied = Snapshot.parse(table.custom_snapshot)
-        before = self._newest(provider)
-        provider.call("pgq.force_tick", self.setup.queue)
-        while self.clock.monotonic() < deadline and not self.job.cancelled:
-            newest = self._newest(provider)
-            if newest > before and self._is_past(provider, copied, newest):
-                return
-            self.clock.sleep(_POLL)
+            return True
+        newest = self._newest(provider)
+        if not self._is_past(provider, Snapshot.parse(table.custom_snapshot), newest):
+            if MergeState.parse(table.merge_state).state in (State.WANNA_SYNC, State.DO_SYNC):
+                self.job.table = table  # agreed on by an earlier version: the worker must not wait
+                self._set_state(target, table.custom_snapshot, State.CATCHING_UP.value)
+            return False
+        self._past = newest
+        return True
+
+    def _say_ticker_awaited(self) -> None:
+        if not self.seats.ticker_awaited:
+            self.seats.ticker_awaited = True
+            log.warning(
+                '%s: its copy waits for a tick that is later than its rows: is the ticker of queue '
+                '"%s" running on the provider?', self.job.name, self.setup.queue,
+            )  # fmt: skip
 
     def _is_past(self, provider: vdb.Database, copied: Snapshot, tick: int) -> bool:
         found = get_ticks(provider, self.setup.queue, tick, tick)
@@ -131,11 +170,26 @@ class CatchUp:
 
     # -- one move -------------------------------------------------------------------------------
 
-    def _moved_to_ok(
-        self, target: vdb.Database, stage: vdb.Database, provider: vdb.Database
-    ) -> bool:
+    def _moved_to_ok(self) -> bool:
+        with self._seat() as seat:
+            done = self._try_move(seat)
+            if done:
+                self._finish(seat)
+        if self.job.asleep_in is not None:
+            if not self.clock.wait(self.job.nudge, _WORKER_WAIT):
+                self.job.on_move()
+            self.job.asleep_in = None
+        return done
+
+    def _finish(self, seat: Seat) -> None:
+        reach("copy.ok")
+        forget_consumer_with(self.setup, seat.provider, seat.target, self.job.consumer)
+        self.setup.enter(seat.target, self.job, Step.FOREIGN_KEYS)
+        log.info("%s: in sync", self.job.name)
+
+    def _try_move(self, seat: Seat) -> bool:
         try:
-            return self._move(target, stage, provider)
+            return self._move(seat.target, seat.stage, seat.provider)
         except Moved:
             self._replayed = False
             return False
@@ -163,10 +217,10 @@ class CatchUp:
         if state.state is State.CATCHING_UP:
             self._come_near(target, stage, provider, at)
         elif state.state is State.WANNA_SYNC:
-            if state.tick != at:  # a crash between two commits
+            if state.tick == at and at >= self._past:
+                self.job.asleep_in = table.merge_state
+            else:  # a crash between two commits
                 self._set_state(target, table.custom_snapshot, State.CATCHING_UP.value)
-            elif not self.clock.wait(self.job.nudge, 1.0):
-                self.job.on_move()
         elif state.state is State.DO_SYNC and state.tick is not None:
             return self._meet(target, stage, provider, at, state.tick)
         return False
@@ -175,7 +229,7 @@ class CatchUp:
         self, target: vdb.Database, stage: vdb.Database, provider: vdb.Database, at: int
     ) -> None:
         newest = self._newest(provider)
-        if at < newest and not self._near(target, provider, at):
+        if at < self._past or (at < newest and not self._near(target, provider, at)):
             self._replay(target, stage, provider, at, newest)
             self._replayed = True
             return
@@ -217,8 +271,13 @@ class CatchUp:
         while at < tick:
             at = self._replay(target, stage, provider, at, tick)
         copied = self.job.table.custom_snapshot
-        past = copied is not None and self._is_past(provider, Snapshot.parse(copied), tick)
-        if not self._set_state(target, None if past else copied, State.OK.value):
+        if copied is not None and not self._is_past(provider, Snapshot.parse(copied), tick):
+            # Agreed on by an earlier version, or the queue has lost the tick: not at this one.
+            self._set_state(target, copied, State.CATCHING_UP.value)
+            self._replayed = False
+            self.job.on_move()
+            return False
+        if not self._set_state(target, None, State.OK.value):
             self._replayed = False  # the worker went on without: come near by oneself first
             return False
         self.job.on_move()
@@ -297,6 +356,7 @@ class CatchUp:
     ) -> None:
         queue, consumer, table = self.setup.queue, self.job.consumer, self.job.table
         tables = outlook.mark([table.replica])
+        self._staged = True
         staged = self.applier.stage(stage, source, tables, 0)
         with target.transaction():
             self._require_place(target, batch.prev_tick)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -62,8 +62,20 @@ class Loader(Protocol):
         `columns` is the table's column list, None for all.
         """
 
+    def unchanged(self, source: vdb.Database, plan: Any) -> bool:
+        """Is the provider's table still what the snapshot saw? `source` sees the present."""
+
     def store(self, target: vdb.Database, plan: Any) -> None:
         """Write the slices where tasks find them, in the caller's transaction."""
+
+    @property
+    def small_bytes(self) -> int:
+        """Up to this size a table is loaded together with others, its indexes in place."""
+
+    def load_together(
+        self, source: str, target: vdb.Database, snapshot: str, visible: str, plans: Sequence[Any]
+    ) -> None:
+        """Load as many of several small tables as one job can; `load` sees to the rest."""
 
     def load(
         self, source: str, target: vdb.Database, snapshot: str, visible: str, plan: Any
@@ -118,15 +130,15 @@ class CopySetup:
         if job.cancelled:
             raise GivenUp
         log.debug("%s: step %d, %s", job.name, step, step.title)
-        with db.transaction():
-            row = {
-                "queue_name": self.queue,
-                "table_name": job.name,
-                "step": int(step),
-                "step_name": step.title,
-                "finished": step is Step.FOREIGN_KEYS,
-            }
-            db.execute(query("copy", "set_step"), row)
+        row = {
+            "queue_name": self.queue,
+            "table_name": job.name,
+            "step": int(step),
+            "step_name": step.title,
+            "finished": step is Step.FOREIGN_KEYS,
+            "alone": step not in (Step.TRUNCATE, Step.FOREIGN_KEYS),
+        }
+        db.execute(query("copy", "set_step"), row)
         reach(f"copy.{step.name.lower()}")
         self.on_step(job.name, step)
 
@@ -156,8 +168,10 @@ class TableJob:
     provider: str = field(repr=False)
     consumer: str
     started: bool = False
+    small: bool = False  # loaded together with others, its indexes in place
     nudge: threading.Event = field(default_factory=threading.Event)
     on_move: Callable[[], None] = lambda: None
+    asleep_in: str | None = None  # the state in which it waits for the worker
     _cancelled: threading.Event = field(default_factory=threading.Event)
 
     @property

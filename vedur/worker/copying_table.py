@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vedur import db as vdb
@@ -29,7 +29,7 @@ from vedur.catalog.table_ddl import (
 )
 from vedur.catalog.tables import change_table_state, hold_table, local_set_table_struct, sharing
 from vedur.clock import Clock
-from vedur.errors import StateError, VedurError
+from vedur.errors import DatabaseError, StateError, TableChanged, VedurError
 from vedur.failpoint import reach
 from vedur.names import parse_name
 from vedur.node import state as node_state
@@ -60,6 +60,10 @@ class Snapshot:
     visible: str
 
 
+class NotAlone(Exception):
+    """A small table that must wait for something: the others that it is with must not."""
+
+
 class GroupCopy:
     """Tables that are loaded from one snapshot."""
 
@@ -71,6 +75,7 @@ class GroupCopy:
         self._snapshot: Snapshot | None = None
         self._sources: dict[str, TableInfo] = {}
         self._ticks: dict[str, int] = {}  # where each table's consumer was registered
+        self._present: vdb.Database | None = None  # sees the provider as it is now
         self._planning = threading.Lock()
 
     def __enter__(self) -> GroupCopy:
@@ -79,6 +84,8 @@ class GroupCopy:
     def __exit__(self, *exc: object) -> None:
         if self._snapshot is not None:
             self._snapshot.holder.close()
+        if self._present is not None:
+            self._present.close()
 
     # -- steps 1 and 2: the group ---------------------------------------------------------------
 
@@ -108,6 +115,24 @@ class GroupCopy:
             provider.close()
             raise
         self._snapshot = Snapshot(provider, row.exported, row.visible)
+        self._find_small(jobs, provider)
+
+    def _find_small(self, jobs: Sequence[TableJob], holder: vdb.Database) -> None:
+        """Mark tables for which a job of their own and new indexes would take longer than the rows.
+
+        One with indexes put aside by an earlier attempt is not among them, and none whose rows
+        are kept: such a load is one transaction of its own.
+        """
+        wanted = {j.name: j for j in jobs if not j.keeps_rows and not j.table.dropped_ddl}
+        named = {n: parse_name(s.dest_table) for n, s in self._sources.items() if n in wanted}
+        asked = {
+            "names": list(named),
+            "schemas": [name.schema for name in named.values()],
+            "tables": [name.name for name in named.values()],
+            "most": self.loader.small_bytes,
+        }
+        for row in holder.query(query("copy", "small_tables"), asked):
+            wanted[row.name].small = True
 
     def _begin(self, target: vdb.Database, job: TableJob) -> None:
         row = [self.setup.queue, job.name, str(job.dest)]
@@ -158,7 +183,45 @@ class GroupCopy:
             self.setup.enter(target, job, Step.REBUILD)
             self._rebuild(target, job, done)
 
+    def load_together(
+        self, jobs: Sequence[TableJob], done: Callable[[TableJob, Exception | None], None]
+    ) -> None:
+        """Take small tables up to catching-up; `done` hears of each, with the error if it failed.
+
+        They share a connection and the job that loads them. What that job did not load for any
+        reason is loaded table by table, as ever.
+        """
+        snapshot = self._snapshot
+        if snapshot is None:
+            raise GivenUp
+        with self.setup.connect() as target:
+            ready: list[tuple[TableJob, Any]] = []
+            for job in jobs:
+                try:
+                    job.table = self.setup.table(target, job.name)
+                    ready.append((job, self._prepare(target, job, snapshot)))
+                except Exception as error:
+                    done(job, error)
+            plans = [plan for _, plan in ready]
+            if len(plans) > 1:
+                names = snapshot.exported, snapshot.visible
+                self.loader.load_together(self.provider, target, *names, plans)
+            for job, plan in ready:
+                try:
+                    visible = self._load(target, job, plan, snapshot)
+                    self.setup.enter(target, job, Step.REBUILD)
+                    self._rebuild(target, job, visible)
+                except Exception as error:
+                    done(job, error)
+                else:
+                    done(job, None)
+
     def _fill(self, target: vdb.Database, job: TableJob, snapshot: Snapshot) -> str:
+        plan = self._prepare(target, job, snapshot)
+        return self._load(target, job, plan, snapshot)
+
+    def _prepare(self, target: vdb.Database, job: TableJob, snapshot: Snapshot) -> Any:
+        """Steps 3 to 5: the table is empty, and its slices are written down."""
         self.setup.enter(target, job, Step.IN_COPY)
         source = self._source_of(job)
         self._set_state(target, job, None, State.IN_COPY)
@@ -166,10 +229,16 @@ class GroupCopy:
         self._drop_fkeys(target, job)
         plan = self._plan(target, job, snapshot, source)
         if plan.only_source:
+            if job.small:
+                raise NotAlone
             let_worker_pass(self.setup, job, target, snapshot.visible, self.clock, plan)
             plan = self._plan(target, job, snapshot, source)
             accept_columns(self.setup, job, plan)
+        self._require_sound(job, plan, snapshot)
         self._strip(target, job, plan, snapshot)
+        return plan
+
+    def _load(self, target: vdb.Database, job: TableJob, plan: Any, snapshot: Snapshot) -> str:
         self.setup.enter(target, job, Step.LOAD)
         started = self.clock.monotonic()
         with Progress(self.setup, job.name, plan, self.clock) as progress:
@@ -178,6 +247,7 @@ class GroupCopy:
             )
         progress.finish(target)
         reach("copy.loaded")
+        self._require_sound(job, plan, snapshot)
         seconds = max(self.clock.monotonic() - started, 0.001)
         log.info("%s: %d rows copied in %.1f s, %.0f rows/s", job.name, rows, seconds,
                  rows / seconds)  # fmt: skip
@@ -197,6 +267,33 @@ class GroupCopy:
                 job.condition,
                 job.keeps_rows,
                 job.table.columns,
+            )
+
+    def _require_sound(self, job: TableJob, plan: Any, snapshot: Snapshot) -> None:
+        """Raise unless the snapshot was there all along, and the table is what it was in it.
+
+        A rewrite leaves an older snapshot without rows, or moves them to pages that were read. No
+        lock keeps it away: the production's DDL must not wait for a copy of hours. Tasks look at
+        the file of each slice under a lock; here partitions and columns count too.
+        """
+        with self._planning:
+            try:
+                snapshot.holder.value(query("copy", "holder_alive"))
+            except DatabaseError as error:
+                raise StateError(
+                    "the session that keeps the snapshot of the copy on the provider has ended: "
+                    f"the copy begins anew ({error.message})"
+                ) from error
+            if self._present is None or self._present.closed:
+                self._present = vdb.connect(
+                    self.provider, name="provider_db", autocommit=True,
+                    application_name="vedur copy",
+                ).without_timeouts()  # fmt: skip
+            same = self.loader.unchanged(self._present, plan)
+        if not same:
+            raise TableChanged(
+                f'table "{job.name}" was rewritten, altered or truncated on the provider since '
+                "its copy began: its copy begins anew"
             )
 
     def _source_of(self, job: TableJob) -> TableInfo:
@@ -235,7 +332,8 @@ class GroupCopy:
             self.loader.store(target, plan)
             target.execute(query("copy", "set_snapshot"), [snapshot.visible, queue, job.name])
             if not job.keeps_rows:
-                self._strip_indexes(target, job)
+                if not job.small or job.table.dropped_ddl:
+                    self._strip_indexes(target, job)
                 self.setup.enter(target, job, Step.TRUNCATE)
                 self._require_own_rows(target, job)
                 relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
@@ -284,10 +382,19 @@ class GroupCopy:
                 raise GivenUp
             self._require_own(target, job, visible)
             finish_parts(target, relation.oid, then)
-            local_set_table_struct(target, self.setup.queue, job.name, None)
-            self._set_state(target, job, visible, State.CATCHING_UP)
+            self._end_load(target, job, visible)
             target.execute(query("copy", "forget_slices"), [self.setup.queue, job.name])
             reach("copy.rebuilt")
+
+    def _end_load(self, target: vdb.Database, job: TableJob, visible: str) -> None:
+        """Structure and state in one UPDATE; the caller holds the table's row.
+
+        With two, the second would have the server look at the node's row for the foreign key, which
+        upstream's functions lock while they wait for this table's.
+        """
+        state = State.CATCHING_UP.value
+        target.execute(query("copy", "end_load"), [visible, state, self.setup.queue, job.name])
+        job.table = replace(job.table, custom_snapshot=visible, merge_state=state, dropped_ddl=None)
 
     def _require_own(self, target: vdb.Database, job: TableJob, visible: str) -> None:
         """The rows are those of this snapshot, and the position is the one from before it.
@@ -321,8 +428,18 @@ def clean_up(setup: CopySetup, make_applier: MakeApplier, provider: str, name: s
 
 def forget_consumer(setup: CopySetup, provider: str, consumer: str) -> None:
     """The queue need not be held for this copy any more."""
-    with vdb.connect(provider, name="provider_db", autocommit=True) as db:
-        db.call("pgq.unregister_consumer", setup.queue, consumer)
-    with setup.connect() as target, target.transaction():
+    with (
+        vdb.connect(provider, name="provider_db", autocommit=True) as db,
+        setup.connect() as target,
+    ):
+        forget_consumer_with(setup, db, target, consumer)
+
+
+def forget_consumer_with(
+    setup: CopySetup, provider: vdb.Database, target: vdb.Database, consumer: str
+) -> None:
+    """As `forget_consumer`, on connections that are there."""
+    provider.call("pgq.unregister_consumer", setup.queue, consumer)
+    with target.transaction():
         node_state.unregister_consumer(target, setup.queue, consumer)
         forget_trouble(target, setup.queue, consumer)

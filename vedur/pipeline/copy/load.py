@@ -35,7 +35,8 @@ from vedur.pipeline.copy.plan import (
     make_slices,
     match_columns,
 )
-from vedur.pipeline.copy.task import LoadTask
+from vedur.pipeline.copy.shape import read_shape, unchanged
+from vedur.pipeline.copy.task import LoadTask, LoadTogether
 from vedur.pipeline.session import parallelism
 from vedur.pipeline.taskd import settle
 from vedur.sql import query
@@ -52,6 +53,9 @@ _ATTEMPTS = 3
 _POOL = "vedur.copy"
 #: Slices per task where connections are divided: about half a gigabyte.
 _SLICES_PER_TASK = 16
+#: Tables of at most this part of a slice (1 MB) are loaded together, by so many tasks.
+_SMALL = 32
+_TOGETHER_TASKS = 2
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,7 @@ def plan_table(
     if matched.only_target:
         log.warning('%s: columns only on the subscriber, left to their defaults: %s', table,
                     ", ".join(matched.only_target))  # fmt: skip
+    shape = read_shape(source, source_name, matched.columns)
     leaves = read_leaves(source, there.oid)
     return TableCopy(
         queue,
@@ -129,6 +134,8 @@ def plan_table(
         sum(max(leaf.all_bytes, leaf.heap_bytes) for leaf in leaves),
         dest_columns=matched.dest_columns,
         only_source=matched.only_source,
+        source=source_name,
+        shape=shape,
     )
 
 
@@ -175,12 +182,40 @@ class SparkLoader:
         )
         if whole:
             tree = find_relation(source, source_name, "provider").kind == "p"
-            plan = replace(plan, slices=(Slice(0, source_name, 0, None),), whole_tree=tree)
+            one = (Slice(0, source_name, 0, None),)
+            plan = replace(plan, slices=one, whole_tree=tree, in_one=True)
         return plan
+
+    def unchanged(self, source: Database, plan: TableCopy) -> bool:
+        """Is the provider's table now what the snapshot saw? `source` sees the present."""
+        return unchanged(source, plan)
 
     def store(self, target: Database, plan: TableCopy) -> None:
         """As `store_slices`."""
         store_slices(target, plan)
+
+    @property
+    def small_bytes(self) -> int:
+        """Up to this size a table is loaded together with others, its indexes in place."""
+        return self.slice_bytes // _SMALL
+
+    def load_together(
+        self,
+        source: str,
+        target: Database,
+        snapshot: str,
+        visible: str,
+        plans: Sequence[TableCopy],
+    ) -> None:
+        """Load small tables in one job; what it leaves, `load` finds with its reason."""
+        tasks = tuple(LoadTask(source, target.connstr, snapshot, visible, p, 1) for p in plans)
+        wanted = min(_TOGETHER_TASKS, parallelism(self.spark))
+        assert self.budget is not None
+        with self.budget.load(), self.budget.take(wanted) as count:
+            self._enter_pool(f"copy of {len(plans)} small tables")
+            for said in run_load(self.spark, LoadTogether(tasks), count):
+                if "error" in said:
+                    log.debug("small tables, loaded one by one: %s", said["message"])
 
     def load(
         self, source: str, target: Database, snapshot: str, visible: str, plan: TableCopy
@@ -222,7 +257,7 @@ class SparkLoader:
             return target.one(query("copy", "slice_totals"), [plan.queue, plan.table])
 
     def _run_job(self, task: LoadTask, left: int, budget: Budget) -> VedurError | None:
-        self._enter_pool(task)
+        self._enter_pool(f"copy {task.table.table}")
         if parallelism(self.spark) <= self.max_connections:
             said = run_load(self.spark, replace(task, slices=1), left)
         else:
@@ -235,16 +270,18 @@ class SparkLoader:
         worst = max(errors, key=lambda s: s["error"] != "ConnectError")
         return error_from_json({**worst, "values": {"table": task.table.table}})
 
-    def _enter_pool(self, task: LoadTask) -> None:
+    def _enter_pool(self, title: str) -> None:
         try:
             context = self.spark.sparkContext
         except Exception:  # Spark Connect: the server schedules its sessions by itself
             return
         context.setLocalProperty("spark.scheduler.pool", _POOL)
-        context.setLocalProperty("spark.job.description", f"copy {task.table.table}")
+        context.setLocalProperty("spark.job.description", title)
 
 
-def run_load(spark: SparkSession, task: LoadTask, count: int) -> Sequence[dict[str, object]]:
+def run_load(
+    spark: SparkSession, task: LoadTask | LoadTogether, count: int
+) -> Sequence[dict[str, object]]:
     """Run `count` tasks; what each said. Errors of tasks are rows too: Spark need not retry."""
 
     def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from vedur.change.columns import Columns
 from vedur.errors import StateError
 from vedur.names import QualifiedName, quote_ident
+from vedur.sql import query
 
 #: Bytes of a source table per slice. One slice is one task; at about 60 MB/s it keeps a Spark
 #: slot for half a second, which is as long as a replay job ever waits for one.
@@ -73,6 +74,9 @@ class TableCopy:
     registered: bool = True  # false: not a table of a set, nothing can remove it meanwhile
     dest_columns: tuple[str, ...] = ()
     only_source: tuple[str, ...] = ()  # columns that are not copied, because the target lacks them
+    source: QualifiedName | None = None  # the table on the provider
+    in_one: bool = False  # one slice, one transaction, with rows that were there before
+    shape: Mapping[int, str] = field(default_factory=dict)  # its parts as the snapshot saw them
 
     @property
     def task_name(self) -> str:
@@ -99,6 +103,11 @@ class TableCopy:
         listed = _listed(self.columns)
         source = f"select {listed} from {only}{piece.leaf.quoted} as t{text}"
         return f"copy ({source}) to stdout (format {self.format})"
+
+    def lock_out(self, piece: Slice) -> str:
+        """The statement that keeps a slice's table as it is until the transaction ends."""
+        only = "" if self.whole_tree else "only "
+        return query("copy", "lock_source").format(source=f"{only}{piece.leaf.quoted}")
 
     @property
     def copy_in(self) -> str:

@@ -8,7 +8,7 @@ finds its slice done. So it does not matter how often, where, or in which order 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from vedur import db as vdb
@@ -16,6 +16,7 @@ from vedur.db.pump import Pumped, pump
 from vedur.errors import StateError, VedurError
 from vedur.names import QualifiedName
 from vedur.pipeline.copy.plan import Slice, TableCopy
+from vedur.pipeline.copy.shape import changed, unchanged
 from vedur.sql import query
 
 #: Money is read by the locale of the session; notices would end up between the blocks of data.
@@ -54,13 +55,16 @@ class LoadTask:
             target.commit()
             count = 0
             while self.slices == 0 or count < self.slices:
-                loaded = self._one(target)
+                loaded = self.load_one(target)
                 if loaded is None:
                     return
                 yield loaded
                 count += 1
 
-    def _one(self, target: vdb.Database) -> tuple[int, Pumped] | None:
+    def load_one(
+        self, target: vdb.Database, open_source: Callable[[], vdb.Database] | None = None
+    ) -> tuple[int, Pumped] | None:
+        """Load one slice and commit; None where there is none. A given source stays open."""
         replica_role(target)
         row = target.one(query("copy", "claim_slice"), [self.table.queue, self.table.table])
         if row is None:
@@ -68,8 +72,12 @@ class LoadTask:
             return None
         leaf = QualifiedName(row.source_schema, row.source_name)
         piece = Slice(row.slice_nr, leaf, row.page_from, row.page_to)
-        source = self._open_source()
-        pumped = pump(source, self.table.copy_out(piece), target, self.table.copy_in)
+        source = open_source() if open_source else self.open_source()
+        self._require_same_file(source, piece)
+        out, into = self.table.copy_out(piece), self.table.copy_in
+        pumped = pump(source, out, target, into, keep=open_source is not None)
+        if self.table.in_one:  # after a crash nobody looks at it again
+            self._require_same_shape()
         names = [self.table.queue, self.table.table]
         if self.table.registered and not self._still_wanted(target):
             target.rollback()
@@ -83,6 +91,25 @@ class LoadTask:
         target.commit()
         return piece.nr, pumped
 
+    def _require_same_file(self, source: vdb.Database, piece: Slice) -> None:
+        """A rewrite writes rows that no older snapshot sees, or moves them to other pages.
+
+        The lock comes first, so what is seen here holds until the slice is read.
+        """
+        source.execute(self.table.lock_out(piece))
+        if not source.value(query("copy", "same_file"), [piece.leaf.schema, piece.leaf.name]):
+            raise changed(self.table.table)
+
+    def _require_same_shape(self) -> None:
+        """What the driver does at the end of other loads: table and snapshot were there all along.
+
+        A snapshot can be imported only while the session that exported it lives.
+        """
+        self.open_source().close()
+        with vdb.connect(self.source, name="copy_source", autocommit=True) as now:
+            if not unchanged(now, self.table):
+                raise changed(self.table.table)
+
     def _still_wanted(self, target: vdb.Database) -> bool:
         words = {
             "queue": self.table.queue,
@@ -91,7 +118,8 @@ class LoadTask:
         }
         return bool(target.query(query("copy", "still_in_copy"), words))
 
-    def _open_source(self) -> vdb.Database:
+    def open_source(self) -> vdb.Database:
+        """A session on the provider that sees the snapshot."""
         source = vdb.connect(
             self.source,
             name="copy_source",
@@ -102,6 +130,71 @@ class LoadTask:
         source.execute("begin isolation level repeatable read, read only")
         source.execute(f"set transaction snapshot '{self.snapshot}'")
         return source
+
+
+@dataclass(frozen=True, repr=False)
+class LoadTogether:
+    """The closure of a job for several small tables: each is loaded as by its own task, one after
+    the other on the same connections. A table that fails is left to a job of its own."""
+
+    tasks: tuple[LoadTask, ...]
+
+    def __repr__(self) -> str:
+        return f"LoadTogether({len(self.tasks)} tables)"
+
+    def summary(self) -> str:
+        """Run, and say in one line of JSON what was loaded, or the last error."""
+        first = self.tasks[0]
+        loaded, failure = 0, None
+        try:
+            with vdb.connect(first.target, name="copy_target") as target:
+                target.without_timeouts().execute(_SESSION)
+                target.commit()
+                with _Source(first) as source:
+                    for task in self.tasks:
+                        try:
+                            loaded += self._one(task, target, source)
+                        except VedurError as error:
+                            failure = error
+                            if target.closed:
+                                break
+                            target.rollback()
+        except VedurError as error:
+            failure = error
+        if failure is not None:
+            return json.dumps({"error": type(failure).__name__, "message": failure.message})
+        return json.dumps({"loaded": loaded})
+
+    @staticmethod
+    def _one(task: LoadTask, target: vdb.Database, source: _Source) -> int:
+        name = task.table.task_name
+        target.execute(query("copy", "rename_task"), [name])
+        return int(task.load_one(target, source.at_snapshot) is not None)
+
+
+class _Source:
+    """A session on the provider that reads table after table, each in a transaction of its own,
+    so that no table stays locked for longer than it is read."""
+
+    def __init__(self, task: LoadTask) -> None:
+        self.task = task
+        self._db: vdb.Database | None = None
+
+    def __enter__(self) -> _Source:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._db is not None:
+            self._db.close()
+
+    def at_snapshot(self) -> vdb.Database:
+        """A new transaction at the snapshot."""
+        if self._db is None or self._db.closed:
+            self._db = self.task.open_source()
+            return self._db
+        text = query("copy", "next_at_snapshot").format(snapshot=self.task.snapshot)
+        self._db.execute(text)
+        return self._db
 
 
 def replica_role(db: vdb.Database) -> None:

@@ -36,22 +36,107 @@ where n.nspname = %s
 
 -- name: leaves
 -- The tables that hold the rows: the table itself, or the leaf partitions of a partitioned one.
--- Sizes are those of now: taken after the snapshot they cover every row that it sees.
+-- Partitions are those that the snapshot sees. Sizes are those of now: taken after the snapshot they
+-- cover every row that it sees. (pg_partition_tree() would keep its locks until the snapshot's
+-- transaction ends, and DDL out for as long.)
+with recursive part as (
+    select c.oid, c.relkind
+    from pg_catalog.pg_class c
+    where c.oid = %(oid)s::oid
+    union all
+    select c.oid, c.relkind
+    from part p
+    join pg_catalog.pg_inherits i on i.inhparent = p.oid and p.relkind = 'p' and not i.inhdetachpending
+    join pg_catalog.pg_class c on c.oid = i.inhrelid
+)
 select n.nspname as schema,
        c.relname as name,
        c.relkind::text as kind,
-       case when c.relkind in ('r', 'm') then pg_catalog.pg_relation_size(c.oid) else 0 end as heap_bytes,
-       case when c.relkind in ('r', 'm') then pg_catalog.pg_table_size(c.oid) else 0 end as all_bytes,
+       case when c.relkind in ('r', 'm') then coalesce(pg_catalog.pg_relation_size(c.oid), 0) else 0 end as heap_bytes,
+       case when c.relkind in ('r', 'm') then coalesce(pg_catalog.pg_table_size(c.oid), 0) else 0 end as all_bytes,
        pg_catalog.current_setting('block_size')::bigint as block_size,
        greatest(c.reltuples, 0)::bigint as rows_estimated
 from pg_catalog.pg_class c
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-where c.oid in (select relid from pg_catalog.pg_partition_tree(%(oid)s::oid::regclass) where isleaf
-                union
-                select %(oid)s::oid
-                where not exists (select 1 from pg_catalog.pg_partitioned_table
-                                  where partrelid = %(oid)s::oid))
+join part p on p.oid = c.oid and p.relkind <> 'p'
 order by n.nspname, c.relname
+
+-- name: small_tables
+-- Those of some tables that are plain ones and not larger than a limit.
+select w.name
+from unnest(%(names)s::text[], %(schemas)s::text[], %(tables)s::text[]) w (name, schema_name, table_name)
+join pg_catalog.pg_namespace n on n.nspname = w.schema_name
+join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = w.table_name
+where c.relkind = 'r'
+  and pg_catalog.pg_table_size(c.oid) <= %(most)s
+
+-- name: shape
+-- What a table is made of for this transaction: itself and its partitions, their files, their columns
+-- that are copied. A snapshot of some time ago sees the shape of that time. Names count: tasks
+-- read by name, and a table may have been put in the place of another.
+with recursive part as (
+    select c.oid, c.relkind, 0::oid as parent, false as leaving
+    from pg_catalog.pg_class c
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = %(schema)s and c.relname = %(name)s
+    union all
+    select c.oid, c.relkind, p.oid, i.inhdetachpending
+    from part p
+    join pg_catalog.pg_inherits i on i.inhparent = p.oid and p.relkind = 'p'
+    join pg_catalog.pg_class c on c.oid = i.inhrelid
+)
+select p.oid::bigint as oid,
+       p.parent::bigint as parent,
+       pg_catalog.md5(pg_catalog.concat_ws(
+           ' ', p.parent, p.leaving, c.relkind, c.relfilenode, n.nspname, c.relname, (
+               select pg_catalog.string_agg(
+                   pg_catalog.concat_ws(' ', a.attnum, a.atttypid, a.attname), ', ' order by a.attnum)
+               from pg_catalog.pg_attribute a
+               where a.attrelid = p.oid and a.attnum > 0 and a.attname = any (%(columns)s::name[])))) as made_of
+from part p
+join pg_catalog.pg_class c on c.oid = p.oid
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+
+-- name: new_part
+-- A partition that came after the snapshot: its name if it has rows at all, and the transaction that put it there
+-- if it is the one that made it.
+select pg_catalog.format('%%I.%%I', n.nspname, c.relname) as name,
+       c.relkind = 'p' as divided,
+       c.relkind = 'r' and pg_catalog.pg_relation_size(c.oid) = 0 as empty,
+       (select i.xmin::text
+        from pg_catalog.pg_inherits i
+        where i.inhrelid = c.oid
+          and not exists (
+              select 1
+              from pg_catalog.pg_attribute a
+              where a.attrelid = c.oid and a.attname = 'tableoid' and a.xmin <> i.xmin)) as made_by
+from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.oid = %s::oid and c.relkind in ('r', 'p')
+
+-- name: filled_when_made
+-- Has the transaction that made a partition written rows to it, too, before it put it into its place? Then
+-- they stand at its beginning, and no trigger has seen them.
+select exists (select 1 from only {name} where ctid < '(1,0)'::tid and xmin = '{made_by}'::xid)
+
+-- name: lock_source
+-- Reads nothing, but keeps rewrites away until the end of the transaction. LOCK TABLE does not take
+-- every kind of partition.
+select from {source} limit 0
+
+-- name: same_file
+-- Is what the name stands for now, and the file behind it, what the snapshot of this transaction sees?
+-- Catalogs are read as of the snapshot, the functions look at the present. The table is locked.
+select coalesce(pg_catalog.bool_and(
+    pg_catalog.to_regclass(pg_catalog.format('%%I.%%I', n.nspname, c.relname))::oid = c.oid
+    and pg_catalog.pg_relation_filenode(c.oid) is not distinct from nullif(c.relfilenode, 0)), false)
+from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where n.nspname = %s and c.relname = %s
+
+-- name: holder_alive
+-- Is the session that keeps the snapshot still in its transaction?
+select pg_catalog.pg_backend_pid()
 
 -- name: forget_slices
 -- Waits for a task of an earlier attempt that still holds a slice.
@@ -72,6 +157,16 @@ where queue_name = %s
 order by slice_nr
 limit 1
 for update skip locked
+
+-- name: rename_task
+-- Left-over tasks are found by the name of the table that they load.
+select pg_catalog.set_config('application_name', %s, false)
+
+-- name: next_at_snapshot
+-- The locks of the transaction before go.
+commit;
+begin isolation level repeatable read, read only;
+set transaction snapshot '{snapshot}'
 
 -- name: finish_slice
 update vedur.copy_slice
@@ -108,9 +203,15 @@ set dest_table = excluded.dest_table, step = excluded.step, step_name = excluded
     started_at = clock_timestamp(), updated_at = clock_timestamp(), finished_at = null, error = null
 
 -- name: set_step
+-- For the eyes of an operator: a crash may forget it, so by itself its commit waits for no disk. (Inside a
+-- transaction that has more to do the setting would count for all of it: then it is left alone.)
+with quick as materialized (
+    select case when %(alone)s then pg_catalog.set_config('synchronous_commit', 'off', true) end as set
+)
 update vedur.copy_progress
 set step = %(step)s, step_name = %(step_name)s, updated_at = clock_timestamp(), error = null,
     finished_at = case when %(finished)s then clock_timestamp() end
+from quick
 where queue_name = %(queue_name)s
   and table_name = %(table_name)s
 
@@ -310,6 +411,14 @@ where t.queue_name = %s
   and t.table_name = %s
   and t.local
 for no key update
+
+-- name: end_load
+-- The table is whole again, and its rows are those of the snapshot.
+update londiste.table_info
+set dropped_ddl = null, custom_snapshot = %s, merge_state = %s
+where queue_name = %s
+  and table_name = %s
+  and local
 
 -- name: short_lock
 -- For this transaction: rather leave something than wait for it.

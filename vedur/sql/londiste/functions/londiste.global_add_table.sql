@@ -17,23 +17,35 @@ as $$
 declare
     _name text := londiste.make_fqname(i_table_name);
     _combined text;
+    _new boolean := false;
 begin
+    -- The node must not go meanwhile; a stronger lock would make this wait in the worker's batch
+    -- (order of locks: docs/design/first-copy.md).
     select n.combined_queue
     into _combined
     from pgq_node.node_info n
     where n.queue_name = i_queue_name
-    for update;
+    for key share;
     if not found then
         ret_code := 400;
         ret_note := 'No such queue: ' || i_queue_name;
         return;
     end if;
 
-    insert into londiste.table_info (queue_name, table_name)
-    values (i_queue_name, _name)
-    on conflict do nothing;
+    -- An insert would wait for whoever changes the row just now, the end of a first copy for one.
+    if not exists (
+        select 1
+        from londiste.table_info t
+        where t.queue_name = i_queue_name
+            and t.table_name = _name
+    ) then
+        insert into londiste.table_info (queue_name, table_name)
+        values (i_queue_name, _name)
+        on conflict do nothing;
+        _new := found;
+    end if;
     ret_code := 200;
-    ret_note := case when found then 'Table added: ' else 'Table already added: ' end || _name;
+    ret_note := case when _new then 'Table added: ' else 'Table already added: ' end || _name;
 
     if _combined is not null then
         insert into londiste.table_info (queue_name, table_name)

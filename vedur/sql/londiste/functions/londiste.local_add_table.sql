@@ -44,7 +44,7 @@ begin
     into _node
     from pgq_node.node_info n
     where n.queue_name = i_queue_name
-    for update;
+    for no key update;  -- one at a time; foreign keys to the node do not wait for it
     if not found then
         ret_code := 400;
         ret_note := 'No such set: ' || i_queue_name;

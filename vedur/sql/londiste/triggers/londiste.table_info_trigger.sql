@@ -17,7 +17,19 @@ begin
 end;
 $$;
 
-create or replace trigger table_info_trigger_sync
-    before delete on londiste.table_info
-    for each row
-    execute function londiste.table_info_trigger();
+do $$
+-- Only where it is missing: to replace it locks the table against the worker, whatever it was before.
+begin
+    if not exists (
+        select 1
+        from pg_catalog.pg_trigger t
+        where t.tgrelid = 'londiste.table_info'::regclass
+            and t.tgname = 'table_info_trigger_sync'
+    ) then
+        create trigger table_info_trigger_sync
+            before delete on londiste.table_info
+            for each row
+            execute function londiste.table_info_trigger();
+    end if;
+end
+$$;

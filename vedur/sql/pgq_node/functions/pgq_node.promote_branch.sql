@@ -21,7 +21,7 @@ begin
     into _node
     from pgq_node.node_info n
     where n.queue_name = i_queue_name
-    for update;
+    for no key update;
     if not found then
         ret_code := 404;
         ret_note := 'Node not initialized for queue: ' || i_queue_name;

@@ -22,7 +22,7 @@ begin
     perform 1
     from pgq_node.node_info n
     where n.queue_name = i_queue_name
-    for share;
+    for key share;
     if not found then
         ret_code := 404;
         ret_note := 'Unknown queue: ' || i_queue_name;

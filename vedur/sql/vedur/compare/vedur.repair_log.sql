@@ -11,5 +11,12 @@ create table if not exists vedur.repair_log (
     old_row         json,
     new_row         json
 );
-create index if not exists repair_log_table_idx on vedur.repair_log (queue_name, table_name, tick_id);
+do $$
+-- Only where it is missing: the statement locks its table against writers even if there is nothing to do.
+begin
+    if pg_catalog.to_regclass('vedur.repair_log_table_idx') is null then
+        create index repair_log_table_idx on vedur.repair_log (queue_name, table_name, tick_id);
+    end if;
+end
+$$;
 comment on table vedur.repair_log is 'every row that repair wrote on this node: what it was, what it became, at which tick';

@@ -23,8 +23,22 @@ create table if not exists vedur.quarantine (
     decided_by      text,
     quarantined_at  timestamptz not null default now()
 );
-create index if not exists quarantine_table_idx on vedur.quarantine (queue_name, table_name, id);
-create index if not exists quarantine_whole_idx on vedur.quarantine (queue_name, table_name) where holds = 'table';
+do $$
+-- Only where it is missing: the statement locks its table against writers even if there is nothing to do.
+begin
+    if pg_catalog.to_regclass('vedur.quarantine_table_idx') is null then
+        create index quarantine_table_idx on vedur.quarantine (queue_name, table_name, id);
+    end if;
+end
+$$;
+do $$
+-- Only where it is missing: the statement locks its table against writers even if there is nothing to do.
+begin
+    if pg_catalog.to_regclass('vedur.quarantine_whole_idx') is null then
+        create index quarantine_whole_idx on vedur.quarantine (queue_name, table_name) where holds = 'table';
+    end if;
+end
+$$;
 comment on table vedur.quarantine is 'events that were not applied here, in their order; while one is here, later events of what it holds (its row, its table) join it';
 comment on column vedur.quarantine.cause is 'error: the server refused it; held: an earlier event holds its row or table; skipped: an operator said so';
 

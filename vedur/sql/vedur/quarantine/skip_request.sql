@@ -13,5 +13,12 @@ create table if not exists vedur.skip_request (
     outcome         text,
     constraint skip_request_one_check check ((ev_id is null) <> (tick_id is null))
 );
-create index if not exists skip_request_open_idx on vedur.skip_request (queue_name, consumer_name) where done_at is null;
+do $$
+-- Only where it is missing: the statement locks its table against writers even if there is nothing to do.
+begin
+    if pg_catalog.to_regclass('vedur.skip_request_open_idx') is null then
+        create index skip_request_open_idx on vedur.skip_request (queue_name, consumer_name) where done_at is null;
+    end if;
+end
+$$;
 comment on table vedur.skip_request is 'events and ticks that an operator told a consumer to leave out; the worker keeps what it leaves out in vedur.quarantine';
