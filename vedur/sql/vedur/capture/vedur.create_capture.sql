@@ -20,7 +20,8 @@ as $$
 -- Writes: triggers on the table, a function in schema vedur_work.
 --
 -- Formats or arguments for which no function can be generated (sql, when=, ev_*=, ignore=, magic columns)
--- get the contract's trigger; the note says so.
+-- get the contract's trigger; the note says so. Where the key is checked later than its rows are written
+-- (DEFERRABLE), the row trigger is a constraint trigger that fires at the end of the transaction.
 declare
     _rel oid := to_regclass(i_table_name);
     _args text[] := array[i_queue_name] || coalesce(i_args, '{}');
@@ -30,6 +31,7 @@ declare
     _events text;
     _generic text := case i_format when 'json' then 'jsontriga' when 'urlenc' then 'logutriga' when 'sql' then 'sqltriga' end;
     _plain boolean;
+    _deferred boolean;
 begin
     select * into _a from vedur.capture_arguments(_args);
     if _generic is null or i_mode not in ('row', 'bulk') or i_ops !~ '^[IUDT]+$' or _a.skip or _a.deny then
@@ -51,6 +53,7 @@ begin
     end if;
     _plain := i_format <> 'sql' and _a.when_expr is null and _a.exprs = '{}' and cardinality(_a.ignored) = 0
         and not exists (select from vedur.capture_columns(_rel) as c where c.magic is not null);
+    _deferred := vedur.capture_key_deferred(_rel, vedur.capture_key(_rel, _a.pkey));
     if _plain and i_mode = 'row' and not (
         has_table_privilege(pgq.quote_fqname(_q.queue_data_pfx || '_0'), 'insert')
         and has_table_privilege('pgq.queue', 'select')
@@ -61,6 +64,21 @@ begin
             current_user, i_queue_name)
         into ret_code, ret_note;
         return;
+    end if;
+    -- The function looks at the table with the rights of this role.
+    if _plain and i_mode = 'row' and (not has_table_privilege(_rel, 'select') or row_security_active(_rel)) then
+        select 403, format(
+            'role "%s" does not see all rows of "%s": grant select on it, and bypassrls to the role if row level security is in the way',
+            current_user, i_table_name)
+        into ret_code, ret_note;
+        return;
+    end if;
+    if _deferred and i_mode = 'row' then
+        ret_note := vedur.capture_deferred_refusal(i_table_name, i_trigger_name, _a.ignored);
+        if ret_note is not null then
+            ret_code := 405;
+            return;
+        end if;
     end if;
     if i_mode = 'bulk' then
         ret_note := case
@@ -90,8 +108,9 @@ begin
         perform vedur.create_bulk_triggers(_rel, i_trigger_name, i_ops, i_queue_name, i_format);
     elsif _events is not null then
         execute format(
-            'create trigger %I after %s on %s for each row execute function %s(%s)', i_trigger_name, _events,
-            _rel::regclass, _function,
+            'create %s %I after %s on %s %s for each row execute function %s(%s)',
+            case when _deferred then 'constraint trigger' else 'trigger' end, i_trigger_name, _events,
+            _rel::regclass, case when _deferred then 'deferrable initially deferred' end, _function,
             case when _plain then '' else (
                 select string_agg(quote_literal(a), ', ' order by n)
                 from unnest(_args) with ordinality as u (a, n)) end);
