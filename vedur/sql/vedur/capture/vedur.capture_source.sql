@@ -53,23 +53,18 @@ begin
     _keys := vedur.capture_key(i_relid, _a.pkey);
     _key := vedur.capture_key_changed(i_relid, _a.pkey, 'new', 'old');
     _deferred := vedur.capture_key_deferred(i_relid, _keys);
-    -- A version without xmax is the row. One with it may be locked only, so it is looked for. A vanished key can be
-    -- there again only if rows have come.
+    -- A version without xmax is the row. One with it may be locked only, so it is looked for.
     _late := case when cardinality(_keys) > 0 and not _deferred then format(
         $f$
-    if tg_op operator(pg_catalog.=) 'DELETE' then
-        if (pg_catalog.pg_stat_get_xact_tuples_inserted(%1$s) operator(pg_catalog.+) pg_catalog.pg_stat_get_xact_tuples_updated(%1$s))
-            operator(pg_catalog.>) 0 then
-            _late := exists (select from only %2$s as "vedur.now" where %3$s);
-        end if;
-    elsif tg_op operator(pg_catalog.<>) 'TRUNCATE' then
+    if tg_op operator(pg_catalog.=) 'INSERT' or tg_op operator(pg_catalog.=) 'UPDATE' then
         if new.xmax operator(pg_catalog.<>) '0'::pg_catalog.xid then
             _late := not exists (select from only %2$s as "vedur.now" where "vedur.now".ctid operator(pg_catalog.=) new.ctid);
         end if;
-        if tg_op operator(pg_catalog.=) 'INSERT' and pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1 then
-            _late := _late or vedur.capture_nested(%1$s);
-        end if;
-    end if;$f$, i_relid, _table, coalesce(vedur.capture_same(i_relid, _keys, '"vedur.now"', 'old'), 'true')) end;
+    end if;
+    if pg_catalog.current_setting(%3$L, true) operator(pg_catalog.=) '1'
+        or pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1 and tg_op operator(pg_catalog.=) 'INSERT' and vedur.capture_nested(%1$s) then
+        _late := true;
+    end if;$f$, i_relid, _table, 'vedur.nested_' || i_relid) end;
     for _nr in 0 .. _q.queue_ntables - 1 loop
         _ops := '';
         foreach _op in array array['UPDATE', 'INSERT', 'DELETE'] loop

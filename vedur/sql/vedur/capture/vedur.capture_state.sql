@@ -19,19 +19,21 @@ as $$
 --     new row's version, NULL for a delete; i_old_xmin - of the old row's version, NULL for an insert.
 -- Returns: NULL when the change can be logged as it is; else a query as vedur.capture_query writes it, with the
 --     new row as $1 and the old row as $2.
--- Writes: nothing.
+-- Writes: settings vedur.nested_<oid> and vedur.logged_<oid>, for the transaction.
 -- Errors: two rows with one key; a table with a deferrable key that may not be read.
 --
 -- AFTER ROW triggers fire when the whole statement is done, so what a trigger, a function or a cascade has
--- changed from within the statement is logged already. A new version that is not the row any more, or a vanished key
--- that is there again, shows it; then the keys are logged as they are now. Whatever changes them later is logged later.
--- Where rows were removed, a statement from within a trigger cannot know whether the delete of its key is logged
--- yet, and logs it itself.
+-- changed from within the statement is logged already. A new version that is not the row any more shows it; then the
+-- keys are logged as they are now. Whatever changes them later is logged later.
+-- A row that comes within a trigger where others were removed may come before the delete of its key is logged: it brings
+-- the delete along and leaves a mark for the transaction. With the mark, a delete whose key is there again brings
+-- the row along, and every row that comes its delete, so that their order does not matter any more.
 --
 -- A key that is checked later (DEFERRABLE) may belong to two rows between two statements or two rows of one, so
 -- that no single change tells what becomes of it. Its trigger waits for the end of the transaction. There each change
 -- writes the state of its keys: of a row that this transaction has made, delete and insert; of one that is gone and had
--- been there before, a delete; of one that others made nothing, since this transaction has not changed it.
+-- been there before, a delete; of one that others made nothing, since this transaction has not changed it. SET CONSTRAINTS
+-- and deferred triggers of users make that happen several times: what was logged once may be gone the next time.
 declare
     _a record;
     _keys text[];
@@ -42,8 +44,11 @@ declare
     _from text := case when _is_part then '' else 'only ' end || _home::regclass || ' as "vedur.now"';
     _new text;
     _old text;
+    _mark text := 'vedur.nested_' || _home;
+    _nested boolean := vedur.capture_nested(i_relid);
     _live boolean := true;
     _found record;
+    _rows text;
     _gone text[] := '{}';
     _parts text[];
 begin
@@ -51,16 +56,22 @@ begin
     _keys := vedur.capture_key(i_relid, _a.pkey);
     _deferred := vedur.capture_key_deferred(i_relid, _keys);
     if cardinality(_keys) = 0
-        or i_op = 'INSERT' and not _deferred and coalesce(i_xmax, '0') = '0' and not vedur.capture_nested(i_relid) then
+        or not _deferred and i_op = 'DELETE' and current_setting(_mark, true) is distinct from '1' then
         return null;
     end if;
     if i_op = 'UPDATE' then
         execute format('select %s', vedur.capture_key_changed(i_relid, _a.pkey, '($1)', '($2)'))
         into _moved
         using i_new, i_old;
-        if not _deferred and not _moved and coalesce(i_xmax, '0') = '0' then
-            return null;
+    end if;
+    if not _deferred and i_op <> 'DELETE' and (i_op = 'INSERT' or _moved) then
+        if _nested then
+            perform set_config(_mark, '1', true);
         end if;
+        _nested := coalesce(current_setting(_mark, true), '') = '1';
+    end if;
+    if not _deferred and i_op <> 'DELETE' and not (_nested and (i_op = 'INSERT' or _moved)) and coalesce(i_xmax, '0') = '0' then
+        return null;
     end if;
     if row_security_active(_home) or not has_table_privilege(_home, 'select') then
         if not _deferred then
@@ -110,15 +121,20 @@ begin
             return null;
         end if;
         if i_op <> 'INSERT' and (
-            _found.old_own > 0 or _found.old_rows = 0 and not coalesce(vedur.capture_own(i_old_xmin), false)) then
+            _found.old_own > 0 or _found.old_rows = 0 and (
+                not coalesce(vedur.capture_own(i_old_xmin), false)
+                or coalesce(current_setting('vedur.logged_' || _home, true), '') = '1')) then
             _gone := _gone || '($2)'::text;
         end if;
         if (i_op = 'INSERT' or _moved) and _found.new_own > 0 then
             _gone := _gone || '($1)'::text;
         end if;
+        if _found.old_own + _found.new_own > 0 then
+            perform set_config('vedur.logged_' || _home, '1', true);
+        end if;
+        _rows := format('(%s or %s) and vedur.capture_own("vedur.now".xmin)', _new, _old);
     else
-        if _live and not (_found.old_rows > 0 and (i_op = 'DELETE' or _moved))
-            and not ((i_op = 'INSERT' or _moved) and vedur.capture_nested(i_relid)) then
+        if _live and i_op <> 'DELETE' and not (_nested and (i_op = 'INSERT' or _moved)) then
             return null;
         end if;
         if i_op = 'UPDATE' and not _moved and _found.new_rows > 0 then
@@ -127,6 +143,7 @@ begin
                 vedur.capture_event(i_relid, 'UPDATE', i_format, i_args, '"vedur.now"', '($2)'), _new);
         end if;
         _gone := case when i_op = 'INSERT' then '{($1)}' when _moved then '{($2),($1)}' else '{($2)}' end;
+        _rows := case when _nested or i_op = 'DELETE' then format('(%s or %s)', _new, _old) else _new end;
     end if;
 
     select coalesce(array_agg(format(
@@ -134,8 +151,7 @@ begin
     into _parts
     from unnest(_gone) with ordinality as u (r, n);
     return array_to_string(_parts || format(
-        'select e.* from %s cross join lateral (%s) as e where (%s or %s)%s', _from,
-        vedur.capture_event(i_relid, 'INSERT', i_format, i_args, '"vedur.now"', '"vedur.now"'), _new, _old,
-        case when _deferred then ' and vedur.capture_own("vedur.now".xmin)' else '' end), E'\nunion all ');
+        'select e.* from %s cross join lateral (%s) as e where %s', _from,
+        vedur.capture_event(i_relid, 'INSERT', i_format, i_args, '"vedur.now"', '"vedur.now"'), _rows), E'\nunion all ');
 end;
 $$;
