@@ -2,7 +2,8 @@
 
 A `Case` is all that a number decides: how the table is captured, which triggers, policies and
 partitions it has, whether its key is deferrable, and every statement. `run` stops with
-`Differs` at the first transaction after which the replay (`tests/oracle/plain.py`) is not the table.
+`Differs` at the first transaction after which the replay (`tests/oracle/plain.py`) is not the
+table.
 The same number gives the same run again; `Differs.script` is the run as SQL.
 """
 
@@ -100,7 +101,8 @@ class Case:
             yield "create table t2 partition of t for values from (4) to (maxvalue)"
         if self.own_reference and not self.deferrable:
             deed = self.rng.choice(["cascade", "set null"])
-            yield f"alter table t add foreign key (p) references t on delete {deed} on update cascade"
+            foreign = f"foreign key (p) references t on delete {deed} on update cascade"
+            yield f"alter table t add {foreign}"
         yield from self._functions()
         yield from self._capture()
         for number in range(self.triggers):
