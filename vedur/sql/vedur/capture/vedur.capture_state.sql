@@ -47,6 +47,7 @@ declare
     _mark text := 'vedur.nested_' || _home;
     _nested boolean := vedur.capture_nested(i_relid);
     _live boolean := true;
+    _logged boolean;
     _found record;
     _rows text;
     _gone text[] := '{}';
@@ -116,6 +117,10 @@ begin
                     hint = 'The key is checked later than its capture. Leave SET CONSTRAINTS ... IMMEDIATE away, or name the key'
                         ' in it too; if the key was made DEFERRABLE after the table was added, run vedur.refresh_capture.';
         end if;
+        _logged := coalesce(current_setting('vedur.logged_' || _home, true), '') = '1';
+        if _found.old_own + _found.new_own > 0 then
+            perform set_config('vedur.logged_' || _home, '1', true);
+        end if;
         -- The row that was there is still there: all its columns but these stay on the other side.
         if i_op = 'UPDATE' and not _moved and _found.live and not coalesce(vedur.capture_own(i_old_xmin), false) then
             return null;
@@ -123,14 +128,11 @@ begin
         if i_op <> 'INSERT' and (
             _found.old_own > 0 or _found.old_rows = 0 and (
                 not coalesce(vedur.capture_own(i_old_xmin), false)
-                or coalesce(current_setting('vedur.logged_' || _home, true), '') = '1')) then
+                or _logged)) then
             _gone := _gone || '($2)'::text;
         end if;
         if (i_op = 'INSERT' or _moved) and _found.new_own > 0 then
             _gone := _gone || '($1)'::text;
-        end if;
-        if _found.old_own + _found.new_own > 0 then
-            perform set_config('vedur.logged_' || _home, '1', true);
         end if;
         _rows := format('(%s or %s) and vedur.capture_own("vedur.now".xmin)', _new, _old);
     else
