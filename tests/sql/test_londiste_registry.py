@@ -150,8 +150,19 @@ def test_a_trigger_that_fires_first_is_reported(node: vdb.Database) -> None:
     )
 
 
+def test_skip_alone_is_refused_on_a_root(node: vdb.Database) -> None:
+    """Upstream makes an AFTER trigger that refuses each row; ours swallowed them in silence."""
+    for word in (["skip"], ["SKIP"], ["tgflags=IUDS"]):
+        code, note = call(node, "londiste.local_add_table", "rq", "t", word)
+        assert code == 403
+        assert "AFTER trigger cannot work with SKIP trigger(s)" in note and "tgflags=B" in note
+        assert not triggers(node, "public.t")
+    node.execute("insert into t values (1, 'a')")
+    assert node.value("select count(*) from t") == 1
+
+
 def test_skip_keeps_rows_out_of_the_table(node: vdb.Database) -> None:
-    call(node, "londiste.local_add_table", "rq", "t", ["skip"])
+    call(node, "londiste.local_add_table", "rq", "t", ["tgflags=B", "skip"])
     assert "zzz__londiste_rq" in triggers(node, "public.t")
     node.execute("insert into t values (1, 'a')")
     assert node.value("select count(*) from t") == 0
@@ -159,10 +170,11 @@ def test_skip_keeps_rows_out_of_the_table(node: vdb.Database) -> None:
 
 
 def test_a_second_entrance_leaves_the_first_alone(node: vdb.Database) -> None:
-    call(node, "londiste.local_add_table", "rq", "t", ["skip"])
-    got = call(node, "londiste.local_add_table", "rq", "public.x", ["skip"], None, "public.t")
+    skip = ["tgflags=B", "skip"]
+    call(node, "londiste.local_add_table", "rq", "t", skip)
+    got = call(node, "londiste.local_add_table", "rq", "public.x", skip, None, "public.t")
     assert got[0] == 200
-    got = call(node, "londiste.local_add_table", "rq", "public.y", ["skip"], None, "public.t")
+    got = call(node, "londiste.local_add_table", "rq", "public.y", skip, None, "public.t")
     assert got[0] == 405
     node.execute("insert into t values (1, 'a')")
     assert sorted(e[2] for e in events(node) if e[2]) == ["public.t", "public.x"]

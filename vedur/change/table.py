@@ -74,7 +74,8 @@ class Snapshot:
 class TableSpec:
     """A table that takes changes: its name in the set, where it lives here, its columns.
 
-    `unique_keys` are the column sets of valid, total unique indexes; `snapshot` is set while
+    `unique_keys` are the column sets of valid, total unique indexes, `enforced_keys` (None: all of
+    them) those that are checked in the role of a replica too; `snapshot` is set while
     events that the first copy already contains may still come; rows that do not fulfil
     `condition` do not belong here, and `looks_at` are the columns it needs to tell. `chosen` is
     the column list (name in events -> name here), None where all columns come under their own
@@ -86,6 +87,7 @@ class TableSpec:
     stage: str  # quoted
     columns: tuple[Column, ...]
     unique_keys: tuple[frozenset[str], ...] = ()
+    enforced_keys: tuple[frozenset[str], ...] | None = None
     exclusions: int = 0
     partitioned: bool = False
     snapshot: Snapshot | None = None
@@ -143,6 +145,20 @@ class TableSpec:
     def identifies(self, keys: tuple[str, ...]) -> bool:
         """Do these columns name at most one row of the target?"""
         return any(unique <= set(keys) for unique in self.unique_keys)
+
+    def may_repeat(self, keys: tuple[str, ...]) -> bool:
+        """Are these columns a key that nobody checks while changes are replayed?
+
+        A deferrable constraint is checked by triggers, which a replica does not fire.
+        """
+        if self.enforced_keys is None or not self.identifies(keys):
+            return False
+        return not any(unique <= set(keys) for unique in self.enforced_keys)
+
+    def unchecked_key(self, columns: Collection[str]) -> tuple[str, ...]:
+        """A key among these columns that may repeat; none if there is no such."""
+        found = (tuple(sorted(u)) for u in self.unique_keys if u <= set(columns))
+        return next((key for key in found if self.may_repeat(key)), ())
 
     def other_uniques(self, keys: tuple[str, ...]) -> bool:
         """Can rows collide on anything but these keys?"""

@@ -117,7 +117,7 @@ class TableMerge:
         try:
             with self.db.transaction():
                 steps = [self._latest()] if alike == "U" else self._steps_of(parts)
-                return self._run_steps(steps)
+                return self._run_checked(steps)
         except DatabaseError as error:
             if error.sqlstate not in _COLLISIONS or not self._total("U"):
                 raise
@@ -125,11 +125,13 @@ class TableMerge:
             if alike:
                 self._fold()
             with self.db.transaction():
-                return self._run_steps(self._steps_of(parts, reinsert=True))
+                return self._run_checked(self._steps_of(parts, reinsert=True))
 
     def known_steps(self) -> list[Step]:
         """All it takes, where few rows are staged and nothing must be asked first; else none."""
         if self.table.rows > FEW_CHANGES or self.after or self.spec.condition:
+            return []
+        if self.spec.may_repeat(self.table.keys):
             return []
         if any(kind not in "IUDP" for kind, _ in self.kinds):
             return []
@@ -143,6 +145,7 @@ class TableMerge:
 
     def clear_way(self) -> None:
         """Rows that an insert would find go first: the events know better."""
+        self._require_single()
         self._run("merge_clear")
 
     def _composed(self) -> list[Part]:
@@ -224,6 +227,18 @@ class TableMerge:
         finally:
             self.slices, self.kinds = slices, kinds
         return steps
+
+    def _run_checked(self, steps: list[Step]) -> Merged:
+        """Run steps; a key that names several rows before or after them needs to be told which
+        event it is. Only keys that the server does not check itself are looked at."""
+        self._require_single()
+        done = self._run_steps(steps)
+        self._require_single()
+        return done
+
+    def _require_single(self) -> None:
+        if self.spec.may_repeat(self.table.keys) and self.db.value(self._text("doubled")):
+            raise NeedsRowByRow
 
     def _run_steps(self, steps: list[Step]) -> Merged:
         return _counted(steps, iter(self.db.each(_texts(steps))))
@@ -376,6 +391,7 @@ class TableMerge:
                 "stage": stage_name(self.spec, self.slot),
                 "chosen": chosen,
                 "keys": ", ".join(keys),
+                "own_keys": ", ".join(f"s.{k}" for k in keys),
                 "match": " and ".join(
                     f"d.{quote_ident(k)} = s.{p}"
                     for k, p in zip(self.table.keys, keys, strict=True)

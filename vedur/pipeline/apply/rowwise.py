@@ -101,10 +101,27 @@ class RowWise:
             )
 
     def _count(self, op: str, event: Event, rows: int) -> None:
+        if op == "=":
+            self._require_one(event, rows, "is there already")
+            return
+        if op in "UuDd":
+            self._require_one(event, rows, "names several rows")
         self.counts[op.upper()] += rows
         if op == "U" and rows == 0:
             table = self.table(event)
             self.missing[table] = self.missing.get(table, 0) + 1
+
+    def _require_one(self, event: Event, rows: int, problem: str) -> None:
+        if rows <= 1:
+            return
+        key = self.key(event)
+        shown = f" {key.text}" if key else ""
+        raise StateError(
+            event.named(
+                f'table "{self.table(event)}": key{shown} {problem} on the target; remove the rows '
+                f'that should not be there, or run "repair", and make the key unique'
+            )
+        )
 
     def _spec(self, event: Event, said: EventType) -> TableSpec:
         return self.tables[event.ev_extra1 or said.table or ""]
@@ -130,10 +147,13 @@ class RowWise:
         text = self._text(spec, said.op, tuple(values), tuple(where))
         statement = (said.op, text, [*values.values(), *where.values()])
         keys = spec.local_keys(said.keys)
+        done: list[tuple[str, str, list[Any]]] = [statement]
         if said.op == "I" and self.replace and keys and all(k in values for k in keys):
-            found = [values[k] for k in keys]
-            return [("d", self._text(spec, "D", (), keys), found), statement]
-        return [statement]
+            done.insert(0, ("d", self._text(spec, "D", (), keys), [values[k] for k in keys]))
+        if said.op == "I" and (unchecked := spec.unchecked_key(values)):
+            found = [values[k] for k in unchecked]
+            done.append(("=", self._text(spec, "=", (), unchecked), found))
+        return done
 
     def _here(
         self, event: Event, spec: TableSpec, row: dict[str, str | None], *, key: bool = False
@@ -247,8 +267,9 @@ class RowWise:
             return query("replay", "row_leave_part").format(
                 **words, match=match, condition=condition
             )
-        if op == "D":
-            return query("replay", "row_delete").format(**words, match=match)
+        if op in ("D", "="):
+            name_of = {"D": "row_delete", "=": "row_same"}
+            return query("replay", name_of[op]).format(**words, match=match)
         return query("replay", "row_update").format(
             **words, sets=", ".join(f"{name(c)} = {value(c)}" for c in sets), match=match
         )

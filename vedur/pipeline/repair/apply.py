@@ -52,20 +52,22 @@ class RepairTable:
         pairs = [(s, t) for s, t in target_names.items() if t not in generated]
         names = [s for s, _ in pairs]
         key = {target_names[k] for k in pair.key_names}
-        uniques = _all_uniques(db, table)
+        uniques, checked = _all_uniques(db, table)
         return cls(
             tuple(names),
             tuple(t for _, t in pairs),
             tuple(names.index(k) for k in pair.key_names),
             {t for _, t in pairs} | generated == {c.name for c in columns},
             any(u != key for u in uniques),
-            not any(u and u <= key for u in uniques),
+            not any(u and u <= key for u in checked),
         )
 
 
-def _all_uniques(db: Database, table: QualifiedName) -> list[set[str]]:
+def _all_uniques(db: Database, table: QualifiedName) -> tuple[list[set[str]], list[set[str]]]:
+    """Column sets that can collide, and those among them that the server checks here."""
     rows = db.query(query("compare", "all_uniques"), [table.quoted])
-    return [set(r.columns or ()) for r in rows]
+    uniques = [set(r.columns or ()) for r in rows]
+    return uniques, [u for u, r in zip(uniques, rows, strict=True) if r.checked]
 
 
 def apply(

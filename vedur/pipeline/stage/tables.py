@@ -85,6 +85,7 @@ def load_specs(
             stage=f"{stage_prefix(queue)}{row.oid}",
             columns=tuple(columns[row.name]),
             unique_keys=tuple(frozenset(names) for names in row.unique_keys),
+            enforced_keys=tuple(frozenset(names) for names in row.enforced_keys),
             exclusions=row.exclusions,
             partitioned=row.partitioned,
             snapshot=Snapshot.parse(snapshot) if snapshot else None,

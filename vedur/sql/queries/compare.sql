@@ -470,7 +470,8 @@ select (
         from pg_catalog.unnest(i.indkey::int2[]) with ordinality as k (attnum, nr)
         join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
         where k.nr <= i.indnkeyatts and i.indexprs is null and i.indpred is null
-    ) as columns
+    ) as columns,
+    i.indimmediate as checked  -- a deferrable one is not, in the role of a replica
 from pg_catalog.pg_index i
 where i.indrelid = pg_catalog.to_regclass(%s) and (i.indisunique or i.indisexclusion)
 

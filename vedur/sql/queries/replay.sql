@@ -73,6 +73,16 @@ select w.name, c.oid::bigint as oid, c.relkind = 'p' as partitioned,
         where i.indrelid = c.oid and i.indisunique and i.indisvalid
             and i.indpred is null and i.indexprs is null
     ), '[]') as unique_keys,
+    coalesce((
+        select json_agg((
+            select json_agg(a.attname order by k.nr)
+            from unnest(i.indkey::int2[]) with ordinality as k (attnum, nr)
+            join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+            where k.nr <= i.indnkeyatts))
+        from pg_index i
+        where i.indrelid = c.oid and i.indisunique and i.indisvalid and i.indimmediate
+            and i.indpred is null and i.indexprs is null
+    ), '[]') as enforced_keys,
     (select count(*) from pg_index i
      where i.indrelid = c.oid and (i.indisexclusion
         or i.indisunique and (i.indpred is not null or i.indexprs is not null)))::int as exclusions
@@ -227,6 +237,20 @@ select count(*)
 from {stage} s
 join {dest} d on {match}
 where {chosen} and s.kind = 'N'
+
+-- name: doubled
+-- Does a staged key name several rows of the target? In the role of a replica nobody checks a deferrable key.
+select exists (
+    select 1
+    from (select distinct {keys} from {stage} s where {chosen}) s
+    join {only} {dest} d on {match}
+    group by {own_keys}
+    having count(*) > 1
+)
+
+-- name: row_same
+-- Rows with the key of a new one, itself among them.
+select 1 from {only} {dest} where {match} limit 2
 
 -- name: has_duplicates
 -- Is a key staged more than once?

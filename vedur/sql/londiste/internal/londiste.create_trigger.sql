@@ -16,9 +16,11 @@ as $$
 --             londiste.trigger_plan; i_dest_table - name on this node; i_node_type - on a leaf
 --             both triggers refuse writes of users.
 -- Returns: 200 done; 201 no trigger wanted; 301 done, but another AFTER ROW trigger fires
---          first, so its changes get into the queue before this row's; 403 AFTER trigger
---          together with SKIP; 405 several SKIP triggers, or another table of the queue has
---          the trigger. trigger_name is the row trigger.
+--          first: what it writes elsewhere gets into the queue before this row (rows that it
+--          changes in the same table are logged as they are in the end); 403 AFTER trigger
+--          together with SKIP, on a root also skip alone; 405 several SKIP triggers, another
+--          table of the queue has the trigger, or ignore= with a DEFERRABLE key.
+--          trigger_name is the row trigger.
 -- Writes: triggers of the table.
 -- Raises: undefined_table when the table is not there.
 -- ----------------------------------------------------------------------
@@ -32,6 +34,8 @@ declare
     _other text;
     _shared boolean;
     _made integer := 0;
+    _deferred boolean := false;
+    _note text;
 begin
     select * into _plan
     from londiste.trigger_plan(i_table_name, i_trg_args, _dest, i_node_type);
@@ -65,6 +69,10 @@ begin
     if _plan.timing = 'after' and (_plan.skip or cardinality(_skips) > 0) then
         ret_code := 403;
         ret_note := 'AFTER trigger cannot work with SKIP trigger(s)';
+        if _plan.skip and i_node_type = 'root' then
+            ret_note := ret_note || ': "skip" keeps rows out of the table, so that the root itself loses them;'
+                || ' leave it away, or say tgflags=B too if that is wanted';
+        end if;
         return;
     end if;
     if _plan.skip and cardinality(_skips) > 1 then
@@ -104,6 +112,20 @@ begin
         _plan.args := _plan.args || 'deny'::text;
     end if;
 
+    -- A key that is checked later than its rows are written is captured at the end of the transaction.
+    if _plan.timing = 'after' and not (_plan.args && array['deny'])
+        and to_regprocedure('vedur.capture_deferral(oid,text,text[])') is not null
+    then
+        execute 'select d.deferred, d.refusal from vedur.capture_deferral($1, $2, $3) d'
+        into _deferred, _note
+        using _oid, trigger_name, i_queue_name || _plan.args;
+        if _note is not null then
+            ret_code := 405;
+            ret_note := _note;
+            return;
+        end if;
+    end if;
+
     if _plan.timing = 'after' and not (_plan.args && array['deny'])
         and to_regprocedure('vedur.create_capture(text,text,text,text,text,text,text[])') is not null
     then
@@ -120,13 +142,13 @@ begin
             else 'pgq.logutriga'
         end;
         execute format(
-            'create trigger %I %s %s on %s for each row execute function %s(%s)',
-            trigger_name, _plan.timing,
+            'create %s %I %s %s on %s %s for each row execute function %s(%s)',
+            case when _deferred then 'constraint trigger' else 'trigger' end, trigger_name, _plan.timing,
             concat_ws(' or ',
                 case when _plan.ops like '%I%' then 'insert' end,
                 case when _plan.ops like '%U%' then 'update' end,
                 case when _plan.ops like '%D%' then 'delete' end),
-            _rel, _func,
+            _rel, case when _deferred then 'deferrable initially deferred' end, _func,
             (select string_agg(quote_literal(a.arg), ', ' order by a.nr)
              from unnest(i_queue_name || _plan.args) with ordinality a (arg, nr)));
     end if;

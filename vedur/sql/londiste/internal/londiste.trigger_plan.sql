@@ -58,11 +58,12 @@ begin
     where c.oid = londiste.find_table_oid(i_dest_table);
 
     skip := skip or _flags like '%S%';
-    -- A row can be kept out before it is stored only, so skip alone means before.
+    -- A row can be kept out before it is stored only, so skip alone means before; not on a root, where it would
+    -- lose the row unless somebody says B too.
     timing := case
         when _flags like '%B%' then 'before'
         when _flags like '%A%' then 'after'
-        when skip then 'before'
+        when skip and i_node_type <> 'root' then 'before'
         else 'after'
     end;
     ops := case when _flags like '%I%' then 'I' else '' end

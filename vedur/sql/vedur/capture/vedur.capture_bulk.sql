@@ -15,7 +15,8 @@ as $$
 --     transition tables old_rows and new_rows. Made by vedur.create_capture.
 -- Returns: NULL.
 -- Writes: the queue. Nothing in session role "local".
--- Errors: those of vedur.capture_guard; no such queue; rows updated or deleted without a primary key; what pgq.insert_event refuses.
+-- Errors: those of vedur.capture_guard; no such queue; rows updated or deleted without a primary key; two rows
+--     with the same key; what pgq.insert_event refuses.
 --
 -- Events are written after the statement, so a change of the same table from within it (a trigger, a
 -- cascade, a function, another branch of MERGE) would be logged first although it came later. The
@@ -30,6 +31,7 @@ declare
     _queries text[];
     _query text;
     _moved boolean := false;
+    _deferred boolean := false;
     _q record;
 begin
     if current_setting('session_replication_role') = 'local' then
@@ -67,6 +69,12 @@ begin
         end if;
         return null;
     end if;
+    -- The key was made DEFERRABLE after the capture was made: each key is written as it is now, which fails where
+    -- two rows share it.
+    if tg_op <> 'TRUNCATE' then
+        _deferred := vedur.capture_key_deferred(tg_relid, vedur.capture_key(tg_relid, null));
+        _is_nested := _is_nested or _deferred;
+    end if;
     if tg_op = 'UPDATE' and not _is_nested then
         -- Counted, not asked with exists: for the first row of an answer the planner would take a nested
         -- loop, which is quadratic when no key has moved.
@@ -78,6 +86,19 @@ begin
         into _moved;
     end if;
     _queries := vedur.capture_bulk_queries(tg_relid, tg_op, tg_argv[1], tg_argv[0], _is_nested, _moved);
+    if _deferred then
+        execute (
+            select format(
+                'select exists (select from %s as t group by %s having count(*) > 1)', tg_relid::regclass, string_agg(format('t.%I', k), ', '))
+            from unnest(vedur.capture_key(tg_relid, null)) as k)
+        into _moved;
+        if _moved then
+            raise exception 'table "%": two rows have the same key when its changes are to be written into queue "%"',
+                tg_relid::regclass, tg_argv[0]
+                using errcode = 'unique_violation',
+                    hint = 'The key was made DEFERRABLE after bulk capture: make the capture anew in mode "row".';
+        end if;
+    end if;
     foreach _query in array _queries loop
         if _q.queue_disable_insert or _q.queue_per_tx_limit is not null then
             execute format(

@@ -24,6 +24,8 @@ begin
             where c.col_name = any (vedur.capture_key(i_relid, null))
                 and t.typnamespace <> 'pg_catalog'::regnamespace) then
             'its key has a column of a user-defined type'
+        when vedur.capture_key_deferred(i_relid, vedur.capture_key(i_relid, null)) then
+            'its key is DEFERRABLE, so that two rows can share it when a statement ends: use mode "row"'
         when i_trigger_name like 'zzz%' then 'SKIP triggers fire for each row'
     end;
 end;

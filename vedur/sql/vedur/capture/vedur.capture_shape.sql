@@ -4,7 +4,8 @@ language plpgsql
 immutable
 set search_path = pg_catalog, pg_temp
 as $$
--- Describe all that generated capture depends on: name, columns with types, key of a table.
+-- Describe all that generated capture depends on: name, columns with types, key of a table, and the form of the
+-- function itself, so that functions of an earlier form count as stale.
 --
 -- Parameters: i_relid - the table.
 -- Returns: a digest that differs when the shape differs; an empty text if there is no such table.
@@ -18,7 +19,10 @@ begin
         return '';
     end if;
     return md5(concat_ws(
-        ' ', i_relid::text, vedur.capture_key(i_relid, null)::text,
+        ' ', 'form 2', i_relid::text, vedur.capture_key(i_relid, null)::text,
+        (select string_agg(format('%s deferrable', i.indexrelid::regclass), ',' order by i.indexrelid)
+         from pg_index as i
+         where i.indrelid = i_relid and i.indisunique and not i.indimmediate),
         (select string_agg(format('%I %s', c.col_name, format_type(c.col_type, null)), ',' order by c.col_nr)
          from vedur.capture_columns(i_relid) as c)));
 end;

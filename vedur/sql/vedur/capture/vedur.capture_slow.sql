@@ -4,7 +4,10 @@ create or replace function vedur.capture_slow(
     i_format text,
     i_args text[],
     i_new anyelement,
-    i_old anyelement)
+    i_old anyelement,
+    i_ctid tid,
+    i_xmax xid,
+    i_old_xmin xid)
 returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -14,12 +17,13 @@ set bytea_output = 'hex'
 set extra_float_digits = 1
 as $$
 -- Write the events of one change where generated capture cannot: other settings, a table altered since,
--- a changed key, a queue with a limit or closed for writing.
+-- a changed key, rows that are old already, a deferrable key, a queue with a limit or closed for writing.
 --
 -- Parameters: i_relid, i_op - as the TG_ variables; i_format - json, urlenc or sql; i_args - the arguments
---     with the queue name first; i_new, i_old - the rows; one that does not exist may be any row.
+--     with the queue name first; i_new, i_old - the rows; one that does not exist may be any row; i_ctid,
+--     i_xmax, i_old_xmin - see vedur.capture_state.
 -- Writes: the queue.
--- Errors: those of vedur.capture_guard, vedur.capture_plan and pgq.insert_event.
+-- Errors: those of vedur.capture_guard, vedur.capture_plan, vedur.capture_state and pgq.insert_event.
 declare
     _plan record;
     _ev record;
@@ -30,6 +34,10 @@ begin
     if _plan.query is null then
         return;
     end if;
+    if i_op <> 'TRUNCATE' then
+        _plan.query := coalesce(
+            vedur.capture_state(i_relid, i_op, i_format, i_args, i_new, i_old, i_ctid, i_xmax, i_old_xmin), _plan.query);
+    end if;
     for _ev in
         execute 'select * from (' || _plan.query || ') as e (t, d, e1, e2, e3, e4)' using i_new, i_old
     loop
@@ -37,4 +45,22 @@ begin
             _plan.queue_name, _ev.t, _ev.d, _ev.e1, _ev.e2, _ev.e3, _ev.e4);
     end loop;
 end;
+$$;
+
+create or replace function vedur.capture_slow(
+    i_relid oid,
+    i_op text,
+    i_format text,
+    i_args text[],
+    i_new anyelement,
+    i_old anyelement)
+returns void
+language sql
+as $$
+-- Write the events of one change, for capture functions of earlier versions until they are written anew.
+--
+-- Parameters: see above; nothing is known of the rows' versions.
+-- Writes: the queue.
+-- Errors: see above.
+    select vedur.capture_slow(i_relid, i_op, i_format, i_args, i_new, i_old, null, null, null)
 $$;

@@ -9,12 +9,14 @@ as $q$
 -- Returns: PL/pgSQL text.
 -- Writes: nothing.
     select format($f$if tg_op operator(pg_catalog.=) 'UPDATE' then
-        perform vedur.capture_slow(tg_relid, tg_op, %1$L, %2$s, new, old);
+        perform vedur.capture_slow(tg_relid, tg_op, %1$L, %2$s, new, old, new.ctid, new.xmax, old.xmin);
     elsif tg_op operator(pg_catalog.=) 'INSERT' then
-        perform vedur.capture_slow(tg_relid, tg_op, %1$L, %2$s, new, new);
+        perform vedur.capture_slow(tg_relid, tg_op, %1$L, %2$s, new, new, new.ctid, new.xmax, null::pg_catalog.xid);
     elsif tg_op operator(pg_catalog.=) 'DELETE' then
-        perform vedur.capture_slow(tg_relid, tg_op, %1$L, %2$s, old, old);
+        perform vedur.capture_slow(tg_relid, tg_op, %1$L, %2$s, old, old, null::pg_catalog.tid, null::pg_catalog.xid, old.xmin);
     else
-        perform vedur.capture_slow(tg_relid, tg_op, %1$L, %2$s, null::pg_catalog.text, null::pg_catalog.text);
+        perform vedur.capture_slow(
+            tg_relid, tg_op, %1$L, %2$s, null::pg_catalog.text, null::pg_catalog.text, null::pg_catalog.tid, null::pg_catalog.xid,
+            null::pg_catalog.xid);
     end if;$f$, i_format, i_args)
 $q$;

@@ -17,9 +17,10 @@ as $$
 -- The body names every function, operator and type with its schema, since it runs as its owner and has
 -- no search_path of its own: setting one costs 5 us a row, a fifth of the whole (PostgreSQL 15).
 -- It remembers the queue's current table for the session, but as a hint only: the INSERT itself looks
--- at pgq.queue, and writes nothing if the hint is wrong, the queue is limited or closed, or the key
--- changes; then vedur.capture_slow does the work. Few PL/pgSQL statements, because each one is set up
--- anew in every transaction.
+-- at pgq.queue, and writes nothing if the hint is wrong, the queue is limited or closed, the key
+-- changes, or the row is not the latest (vedur.capture_state); then vedur.capture_slow does the work. Few PL/pgSQL
+-- statements, because each one is set up anew in every transaction.
+-- A key that is checked later than the row is written takes the slow way always.
 declare
     _q record;
     _a record;
@@ -27,7 +28,11 @@ declare
     _tables text[] := '{}';
     _ops text;
     _op text;
+    _table text;
+    _keys text[];
     _key text;
+    _deferred boolean;
+    _late text;
     _queue_args text := format('%L::pg_catalog.text[]', i_args);
 begin
     select * into _a from vedur.capture_arguments(i_args);
@@ -52,11 +57,30 @@ $f$,
             vedur.capture_slow_call(i_format, _queue_args));
     end if;
     _hint := 'vedur.event_table_' || _q.queue_id;
+    select format('%I.%I', n.nspname, c.relname)
+    into _table
+    from pg_catalog.pg_class as c
+        join pg_catalog.pg_namespace as n on n.oid = c.relnamespace
+    where c.oid = i_relid;
+    _keys := vedur.capture_key(i_relid, _a.pkey);
     _key := vedur.capture_key_changed(i_relid, _a.pkey, 'new', 'old');
+    _deferred := vedur.capture_key_deferred(i_relid, _keys);
+    -- A version without xmax is the row. One with it may be locked only, so it is looked for.
+    _late := case when cardinality(_keys) > 0 and not _deferred then format(
+        $f$
+    if tg_op operator(pg_catalog.=) 'INSERT' or tg_op operator(pg_catalog.=) 'UPDATE' then
+        if new.xmax operator(pg_catalog.<>) '0'::pg_catalog.xid then
+            _late := not exists (select from only %2$s as "vedur.now" where "vedur.now".ctid operator(pg_catalog.=) new.ctid);
+        end if;
+    end if;
+    if pg_catalog.current_setting(%3$L, true) operator(pg_catalog.=) '1'
+        or pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1 and tg_op operator(pg_catalog.=) 'INSERT' and vedur.capture_nested(%1$s) then
+        _late := true;
+    end if;$f$, i_relid, _table, 'vedur.nested_' || i_relid) end;
     for _nr in 0 .. _q.queue_ntables - 1 loop
         _ops := '';
         foreach _op in array array['UPDATE', 'INSERT', 'DELETE'] loop
-            continue when _op <> 'INSERT' and cardinality(vedur.capture_key(i_relid, _a.pkey)) = 0;
+            continue when _op <> 'INSERT' and cardinality(_keys) = 0;
             _ops := _ops || format(
                 $f$
             %s tg_op operator(pg_catalog.=) %L then
@@ -81,8 +105,9 @@ $f$,
 -- Capture of one table, written by vedur.create_capture; vedur.refresh_capture writes it anew.
 declare
     _hint pg_catalog.text := pg_catalog.current_setting(%1$L, true);
-begin
-    if vedur.capture_shape('%2$s'::pg_catalog.regclass) operator(pg_catalog.=) %3$L
+    _late pg_catalog.bool := %9$L;
+begin%8$s
+    if not _late and vedur.capture_shape('%2$s'::pg_catalog.regclass) operator(pg_catalog.=) %3$L
         and %4$s then
         if _hint is null or _hint operator(pg_catalog.=) '' then
             _hint := pg_catalog.set_config(%1$L, (
@@ -102,6 +127,6 @@ begin
 end;
 $f$,
         _hint, i_relid, vedur.capture_shape(i_relid), vedur.capture_settings(i_relid, i_format),
-        _q.queue_id, array_to_string(_tables, E'\n'), vedur.capture_slow_call(i_format, _queue_args));
+        _q.queue_id, array_to_string(_tables, E'\n'), vedur.capture_slow_call(i_format, _queue_args), _late, _deferred);
 end;
 $$;

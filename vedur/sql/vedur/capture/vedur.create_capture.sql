@@ -22,6 +22,8 @@ as $$
 -- Format sql and arguments that change events (ignore=, ev_*= with a literal) get a function that is no faster than the
 -- contract's trigger, but writers need no right on the queue, if the caller has it. when=, other expressions and magic columns get the
 -- contract's trigger, which runs as the writer, since they let others choose what is run or sent; the note says so.
+-- Where the key is checked later than its rows are written (DEFERRABLE), the row trigger is a constraint trigger that
+-- fires at the end of the transaction.
 declare
     _rel oid := to_regclass(i_table_name);
     _args text[] := array[i_queue_name] || coalesce(i_args, '{}');
@@ -34,6 +36,7 @@ declare
     _plain boolean;
     _owned boolean;
     _may boolean;
+    _deferred boolean;
 begin
     select * into _a from vedur.capture_arguments(_args);
     if _generic is null or i_mode not in ('row', 'bulk') or i_ops !~ '^[IUDT]+$' or _a.skip or _a.deny then
@@ -59,6 +62,7 @@ begin
     -- A literal is the same whoever reads it, under any setting; the name of a renamed table is one.
     _owned := not _magic and _a.when_expr is null and not exists (
         select from jsonb_each_text(_a.exprs) as e where e.value !~ '^\s*''([^''\\]|'''')*''\s*$');
+    _deferred := vedur.capture_key_deferred(_rel, vedur.capture_key(_rel, _a.pkey));
     _may := has_table_privilege(pgq.quote_fqname(_q.queue_data_pfx || '_0'), 'insert')
         and has_table_privilege('pgq.queue', 'select')
         and has_sequence_privilege(pgq.quote_fqname(_q.queue_event_seq), 'usage')
@@ -70,6 +74,21 @@ begin
             current_user, i_queue_name)
         into ret_code, ret_note;
         return;
+    end if;
+    -- The function looks at the table with the rights of this role.
+    if _owned and i_mode = 'row' and (not has_table_privilege(_rel, 'select') or row_security_active(_rel)) then
+        select 403, format(
+            'role "%s" does not see all rows of "%s": grant select on it, and bypassrls to the role if row level security is in the way',
+            current_user, i_table_name)
+        into ret_code, ret_note;
+        return;
+    end if;
+    if _deferred and i_mode = 'row' then
+        ret_note := vedur.capture_deferred_refusal(i_table_name, i_trigger_name, _a.ignored);
+        if ret_note is not null then
+            ret_code := 405;
+            return;
+        end if;
     end if;
     if i_mode = 'bulk' then
         ret_note := case
@@ -99,8 +118,9 @@ begin
         perform vedur.create_bulk_triggers(_rel, i_trigger_name, i_ops, i_queue_name, i_format);
     elsif _events is not null then
         execute format(
-            'create trigger %I after %s on %s for each row execute function %s(%s)', i_trigger_name, _events,
-            _rel::regclass, _function,
+            'create %s %I after %s on %s %s for each row execute function %s(%s)',
+            case when _deferred then 'constraint trigger' else 'trigger' end, i_trigger_name, _events,
+            _rel::regclass, case when _deferred then 'deferrable initially deferred' end, _function,
             case when _plain then '' else (
                 select string_agg(quote_literal(a), ', ' order by n)
                 from unnest(_args) with ordinality as u (a, n)) end);

@@ -5,7 +5,7 @@ as $$
 -- Refresh the capture of every table whose shape has changed since its functions were written.
 --
 -- Returns: how many tables were refreshed.
--- Writes: functions of schema vedur_work.
+-- Writes: functions of schema vedur_work; triggers, where a key became DEFERRABLE or is so no more.
 -- Errors: none; a table whose capture cannot be written stays on the slow way, with a warning.
 --
 -- A function belongs to the table named in its name, and its text holds the shape that it was written for.
@@ -21,6 +21,8 @@ begin
             and p.proname ~ '^capture_[0-9]+_'
             and strpos(p.prosrc, 'vedur.capture_shape(') > 0
             and strpos(p.prosrc, vedur.capture_shape(t.tgrelid)) = 0
+        union
+        select m.relid from vedur.capture_misplaced(null) as m
     loop
         begin
             perform vedur.refresh_capture(_table.relid::regclass::text);
