@@ -19,8 +19,8 @@ as $$
 --     missing; 404 no such queue or table; 405 bulk is not safe here. Nothing is changed unless 200.
 -- Writes: triggers on the table, a function in schema vedur_work.
 --
--- Formats or arguments for which no function can be generated (sql, when=, ev_*=, ignore=, magic columns)
--- get the contract's trigger; the note says so.
+-- Formats or arguments for which no function can be generated (sql, when=, ev_*= other than ev_extra1= with a
+-- constant, ignore=, magic columns) get the contract's trigger; the note says so.
 declare
     _rel oid := to_regclass(i_table_name);
     _args text[] := array[i_queue_name] || coalesce(i_args, '{}');
@@ -49,7 +49,8 @@ begin
         into ret_code, ret_note;
         return;
     end if;
-    _plain := i_format <> 'sql' and _a.when_expr is null and _a.exprs = '{}' and cardinality(_a.ignored) = 0
+    _plain := i_format <> 'sql' and _a.when_expr is null and _a.exprs - 'ev_extra1' = '{}'
+        and coalesce(vedur.is_literal(_a.exprs ->> 'ev_extra1'), true) and cardinality(_a.ignored) = 0
         and not exists (select from vedur.capture_columns(_rel) as c where c.magic is not null);
     if _plain and i_mode = 'row' and not (
         has_table_privilege(pgq.quote_fqname(_q.queue_data_pfx || '_0'), 'insert')
