@@ -156,7 +156,7 @@ def test_changes_by_hand_are_in_status_and_doctor(lab: Lab) -> None:
     line = f"ERR: public.m: {what} (not repaired yet: dst)"
     status = show.status(lab.leaf)
     assert any(line in text for text in tree_lines(status))
-    said = [f for f in doctor(lab.root.settings) if f.check == "tables" and f.verdict == "fail"]
+    said = [f for f in doctor(lab.root.settings) if f.check == "ddl" and f.verdict == "fail"]
     assert [(f.found, f.remedy) for f in said] == [
         (
             f"src: public.m: {what} (not repaired yet: dst)",

@@ -44,7 +44,7 @@ class Kind(StrEnum):
     ROTATION = "rotation"
     TRANSACTION = "transaction"
     RIGHTS = "rights"
-    TABLES = "tables"
+    DDL = "ddl"
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def node_problems(node: NodeDetail, max_lag: float = MAX_LAG) -> Iterator[Proble
     for item in node.status.table_problems:
         yield Problem(
             Severity(item.severity),
-            Kind.TABLES,
+            Kind.DDL,
             node.name,
             f"{item.table_name}: {item.what}",
             item.action,
