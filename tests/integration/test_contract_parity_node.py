@@ -32,6 +32,8 @@ EXTRA_FUNCTIONS = {
     "pgq_node.lowest_tick",
     "londiste.trigger_plan",
     "londiste.drop_trigger",
+    "londiste.drop_partition_triggers",
+    "londiste.copy_table_actions",
     "londiste.local_add_table_combined",
     "londiste.restore_table_struct",
     "londiste.truncate_renamed",

@@ -59,8 +59,14 @@ def test_plan_then_apply_then_nothing_left(
     expected = set().union(*PLANTED.values())
     broken = lab.leaf.query("select * from users order by id")
     caplog.set_level(logging.INFO)
+    lab.root.execute(
+        "insert into vedur.table_change (queue_name, table_name, severity, what, action, pending)"
+        " values ('q', 'public.users', 'fail', 'a partition was dropped', 'repair', '{leaf}')"
+    )
+    by_hand = "select what from vedur.table_problems('q')"
     plan = run(lab)
     assert not plan.applied
+    assert lab.root.value(by_hand) == "a partition was dropped (not repaired yet: leaf)"
     assert (plan.inserts, plan.updates, plan.deletes) == (3, 6, 3)
     assert lab.leaf.query("select * from users order by id") == broken
     assert logged(lab) == set()
@@ -69,6 +75,7 @@ def test_plan_then_apply_then_nothing_left(
     assert any("public.users: update id=12 columns: note" in r.getMessage() for r in caplog.records)
     done = run(lab, apply=True)
     assert done.applied
+    assert lab.root.value(by_hand) is None
     assert (done.inserts, done.updates, done.deletes) == (3, 6, 3)
     assert logged(lab) == expected
     assert lab.pair.rows("users")[0] == lab.pair.rows("users")[1]

@@ -115,14 +115,18 @@ def test_wait_sync_ends_when_the_last_table_is_copied(
     def tables(_db: object, _queue: str) -> list[SimpleNamespace]:
         return [SimpleNamespace(table_name=n, local=True, ready=r) for n, r in ready.items()]
 
+    errors = iter([set(), {"b: copy failed"}, {"b: copy failed"}, {"a: no place"}])
     monkeypatch.setattr(wait_sync, "get_table_list", tables)
+    monkeypatch.setattr(wait_sync, "_errors", lambda _session: next(errors))
     clock: Clock = FakeClock(pass_by)
     session: Any = SimpleNamespace(db=None, queue="q", clock=clock, require_node=lambda: None)
     wait_sync.wait_sync(session)
     assert clock.monotonic() == 2.0
     assert [r.message for r in caplog.records][1:] == [
         "2/3 table(s) to copy",
+        "b: copy failed",
         "b: finished (2/3)",
+        "a: no place",
         "a: finished (3/3)",
         "All done",
     ]

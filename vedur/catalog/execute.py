@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vedur.catalog.watch import accept_script, begin_script
 from vedur.db import Database
 from vedur.errors import DatabaseError, PrivilegeError
 from vedur.node.command import Answer, command
@@ -11,13 +12,21 @@ from vedur.sql import query
 def execute_start(
     db: Database, queue: str, name: str, script: str, *, expect_root: bool, attrs: str | None
 ) -> Answer:
-    """Reserve a script; 201 says that it has run here before, 401 that this is not the root."""
+    """Reserve a script; 201 says that it has run here before, 401 that this is not the root.
+
+    What was changed by hand until now is looked for first: the script's own changes of tables
+    are taken as replicated when it finishes.
+    """
     args = (queue, name, script, expect_root)
-    return command(db, "londiste.execute_start", *args, *((attrs,) if attrs else ()))
+    answer = command(db, "londiste.execute_start", *args, *((attrs,) if attrs else ()))
+    if answer.code <= 200:
+        begin_script(db, queue)
+    return answer
 
 
 def execute_finish(db: Database, queue: str, name: str) -> Answer:
     """The script has run; on the root this sends it to all nodes."""
+    accept_script(db, queue)
     return command(db, "londiste.execute_finish", queue, name)
 
 

@@ -37,6 +37,7 @@ class Shape:
     key: tuple[int, ...] | None  # where the key columns are, None if one is missing
     unknown: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()  # columns of the condition that are not staged
+    renamed: str | None = None  # what is wrong where a column seems to have got another name
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -139,6 +140,7 @@ def make_shape(spec: TableSpec, names: tuple[str, ...], keys: tuple[str, ...]) -
         key=tuple(index[k] for k in keys) if all(k in index for k in keys) else None,
         unknown=tuple(n for n in index if n not in known),
         unseen=spec.unseen({local[i] or "" for i in keep}),
+        renamed=spec.renamed(index),
     )
 
 
@@ -279,6 +281,9 @@ class Collapser:
             if buffer.spec.strict:
                 problem = f'column "{shape.unknown[0]}" is missing on the target'
                 self._fault(ev_id, ev_txid, buffer, problem)
+                return
+            if shape.renamed is not None:
+                self._fault(ev_id, ev_txid, buffer, shape.renamed)
                 return
             self.missing_columns.setdefault(buffer.spec.name, set()).update(shape.unknown)
         if shape.unseen and op != "D":

@@ -116,6 +116,22 @@ class TableSpec:
         """What the condition needs and a row with these columns does not tell."""
         return tuple(name for name in self.looks_at if name not in columns)
 
+    def renamed(self, columns: Collection[str]) -> str | None:
+        """What is wrong with a whole row that lacks a column of the target while it has one that
+        the target lacks, None if it is not so: as after a column got another name on one side,
+        and to leave its values out would lose them. A column list says what is meant."""
+        if self.chosen is not None:
+            return None
+        more = next((name for name in columns if name not in self.by_name), None)
+        less = next((c.name for c in self.stage_columns if c.name not in columns), None)
+        if more is None or less is None:
+            return None
+        return (
+            f'column "{more}" is missing on the target, and the event lacks its column "{less}": '
+            f'add "{more}" here, then "repair {self.name} --apply", and drop "{less}" if it is '
+            "gone on the root; where both are meant, give the table a column list"
+        )
+
     def cannot_tell(self, column: str) -> str:
         """What is wrong with an event that lacks a column of the condition: as null it would
         take rows out of the part in silence."""

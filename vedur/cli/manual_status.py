@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from vedur.catalog.sequences import SequenceInfo
+from vedur.catalog.watch import TableProblem
 from vedur.status.detail import (
     BatchEntry,
     Consumer,
@@ -34,6 +35,7 @@ seconds unless a name says otherwise; null is not known. This page is generated 
 _OBJECTS: tuple[tuple[str, tuple[type[Any], ...]], ...] = (
     ("nodes[]", (NodeStatus, NodeDetail)),
     ("errors[]", (ConsumerError,)),
+    ("table_problems[]", (TableProblem,)),
     ("problems[]", (Problem,)),
     ("tables[]", (TableStatus,)),
     ("copies[]", (CopyStatus,)),

@@ -102,6 +102,8 @@ def check(call: Call, settings: LondisteSettings) -> int:
         for item in found:
             for difference in item.differences:
                 print(f"{item.local_table}: {difference}")
+            for note in item.notes:
+                print(f"{item.local_table}: {note} (allowed)")
     return min(_MAX_DIFFERENT, sum(bool(item.differences) for item in found))
 
 

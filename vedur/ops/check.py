@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vedur.catalog.fkeys import ForeignKey, get_table_pending_fkeys
+from vedur.catalog.partitions import partition_differences, read_partitions
 from vedur.catalog.structure import differences, foreign_keys, read_structure
 from vedur.catalog.tables import TableInfo, get_table_list
 from vedur.db import Database
@@ -27,6 +28,7 @@ class Finding:
     table: str
     local_table: str
     differences: tuple[str, ...]
+    notes: tuple[str, ...] = ()  # partitions: what differs and is allowed
 
 
 def check(session: Session, tables: Sequence[str] = ()) -> list[Finding]:
@@ -39,31 +41,37 @@ def check(session: Session, tables: Sequence[str] = ()) -> list[Finding]:
     provider = session.provider(info)
     there = {t.table_name: t for t in get_table_list(provider, session.queue) if t.local}
     return [
-        Finding(
-            table.table_name,
-            table.dest_table,
-            tuple(_compare(session.db, provider, table, there.get(table.table_name))),
-        )
+        _compare(session.db, provider, table, there.get(table.table_name))
         for table in chosen_tables(session, tables)
     ]
 
 
 def _compare(
     db: Database, provider: Database, table: TableInfo, remote: TableInfo | None
-) -> list[str]:
+) -> Finding:
+    def finding(*differences: str, notes: Sequence[str] = ()) -> Finding:
+        return Finding(table.table_name, table.dest_table, differences, tuple(notes))
+
     if remote is None:
-        return ["table is not replicated by the provider"]
+        return finding("table is not replicated by the provider")
     theirs = read_structure(provider, parse_name(remote.dest_table))
     mine = read_structure(db, parse_name(table.dest_table))
     if theirs is None:
-        return [f'table "{remote.dest_table}" does not exist on the provider']
+        return finding(f'table "{remote.dest_table}" does not exist on the provider')
     if mine is None:
-        return [f'table "{table.dest_table}" does not exist here']
-    return [
+        return finding(f'table "{table.dest_table}" does not exist here')
+    found = [
         *differences(theirs, mine, table.columns),
         *_interference(provider, remote.dest_table, "on the provider"),
         *_interference(db, table.dest_table, "here"),
     ]
+    if not (theirs.partition_key or mine.partition_key):
+        return finding(*found)
+    missing, notes = partition_differences(
+        (theirs.partition_key, read_partitions(provider, theirs.table)),
+        (mine.partition_key, read_partitions(db, mine.table)),
+    )
+    return finding(*found, *missing, notes=notes)
 
 
 def _interference(db: Database, table: str, where: str) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from vedur.catalog import ddl
 from vedur.catalog.fkeys import ForeignKey, add_pending_fkey
+from vedur.catalog.partitions import create_partitions, read_partitions
 from vedur.catalog.structure import Structure, foreign_keys, read_structure
 from vedur.catalog.subset import restrict
 from vedur.catalog.tables import existing
@@ -16,7 +17,7 @@ from vedur.change.rename import rename_tables
 from vedur.db import Database
 from vedur.errors import DatabaseError, StateError
 from vedur.log import TRACE
-from vedur.names import parse_name, quote_ident
+from vedur.names import QualifiedName, parse_name, quote_ident
 from vedur.sql import query
 
 log = logging.getLogger(__name__)
@@ -87,10 +88,33 @@ def _statements(
         roles={row.name for row in rows},
         full=full,
     )
+    if structure.partition_key:
+        found += _partitions(db, provider, structure, target, full)
     for column in structure.columns:
         if column.sequence in made and parse_name(column.sequence).schema == target.schema:
             found.append(ddl.own_sequence(column.sequence, target, column.name))
     return found
+
+
+def _partitions(
+    db: Database, provider: Database, structure: Structure, target: QualifiedName, full: bool
+) -> list[str]:
+    """Statements for the provider's partitions, under the names that they have there."""
+    parts = read_partitions(provider, structure.table)
+    taken = existing(db, [str(part.table) for part in parts], ("r", "p", "f", "v", "m"))
+    if taken:
+        raise StateError(
+            f'partitions of "{target}" cannot be made, their names are taken: '
+            f"{', '.join(sorted(taken))}: rename those tables, or create the table with partitions "
+            "of other names by hand and run the command again"
+        )
+    schemas = sorted({part.table.schema for part in parts} - {target.schema})
+    found = [
+        f"create schema {quote_ident(schema)}"
+        for schema in schemas
+        if not db.value(query("admin", "has_schema"), [schema])
+    ]
+    return [*found, *create_partitions(parts, structure.table, target, full=full)]
 
 
 def plan_foreign_keys(

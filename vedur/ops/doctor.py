@@ -32,6 +32,7 @@ _CALM = {
     Kind.LAG: "no node is far behind",
     Kind.COPY: "no first copy is held up",
     Kind.QUARANTINE: "nothing is in quarantine",
+    Kind.DDL: "no table was changed by hand",
     Kind.ROTATION: "the queue rotates, no consumer is missing",
     Kind.TRANSACTION: "no transaction is open for long",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 from vedur.catalog.tables import TableInfo, get_table_list
@@ -11,6 +11,7 @@ from vedur.db.row_security import advice
 from vedur.errors import DatabaseError
 from vedur.names import parse_name
 from vedur.node.info import NodeInfo
+from vedur.ops.check import check
 from vedur.ops.finding import Finding, fail, names, ok, warn
 from vedur.ops.session import Session
 from vedur.sql import query
@@ -47,6 +48,8 @@ def check_tables(session: Session, info: NodeInfo) -> Iterator[Finding]:
     here = {row.name for row in present}
     copied = [pair for pair in pairs if pair[0].ready and pair[0].dest_table in here]
     yield from _indexes(session.db, provider, copied)
+    # what has no key, or is not there, was said before
+    yield from _structures(session, {row.name for row in present if row.has_key})
 
 
 def _rows(db: Database, name: str, tables: Sequence[str], **more: str) -> list[Any]:
@@ -203,6 +206,24 @@ def _indexes(
         )
     else:
         yield ok("indexes", "every one of the provider")
+
+
+def _structures(session: Session, tables: Set[str]) -> Iterator[Finding]:
+    """Do columns, keys and partitions still fit those of the provider?"""
+    found = [
+        f"{item.local_table}: {difference}"
+        for item in check(session)
+        if item.local_table in tables
+        for difference in item.differences
+    ]
+    if found:
+        yield warn(
+            "structure",
+            names(found),
+            '"check" shows all; make both sides alike, then "repair TABLE --apply"',
+        )
+    else:
+        yield ok("structure", "columns, keys and partitions fit those of the provider")
 
 
 def _index_keys(

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from vedur.catalog.execute import set_role
 from vedur.catalog.tables import TableInfo
+from vedur.catalog.watch import last_change, mend_changes
 from vedur.db import Database, connect
-from vedur.errors import StateError
+from vedur.errors import StateError, VedurError
 from vedur.failpoint import reach
+from vedur.node.info import NodeInfo
 from vedur.ops.compare import (
     chosen_tables,
     end_spark,
@@ -94,15 +96,22 @@ def repair(
     own, spark = (spark is None), spark or start_spark(session)
     try:
         nodes = make_nodes(session, info, force=options.force, max_wait=options.max_wait)
-        return [_repair_table(session, spark, nodes, table, options) for table in tables]
+        return [_repair_table(session, spark, nodes, info, table, options) for table in tables]
     finally:
         if own:
             end_spark(spark)
 
 
 def _repair_table(
-    session: Session, spark: SparkSession, nodes: Nodes, table: TableInfo, options: RepairOptions
+    session: Session,
+    spark: SparkSession,
+    nodes: Nodes,
+    info: NodeInfo,
+    table: TableInfo,
+    options: RepairOptions,
 ) -> TableRepair:
+    mends = options.apply and options.where is None
+    change = _last_change(session, info, table) if mends else None
     then = "; what is repaired now waits on: quarantine replay --replace frees it afterwards"
     waiting = warn_waiting(session, table, then)
     pair = plan_pair(session, nodes, table, options.where)
@@ -118,6 +127,8 @@ def _repair_table(
         if not db.value(query("compare", "repair_lock"), [pair.dest]):
             raise StateError(f'another repair of "{pair.dest}" is running: wait for it to end')
         done = _Repair(session, spark, nodes, table, pair, db, options).run()
+    if change is not None:
+        _mend(session, info, table, change)
     done = replace(done, quarantined=waiting)
     log.info(
         "finished %s: src: %d rows, dst: %d rows, missed: %d inserts, %d updates, %d deletes",
@@ -129,6 +140,32 @@ def _repair_table(
         done.deletes,
     )
     return done
+
+
+def _last_change(session: Session, info: NodeInfo, table: TableInfo) -> int | None:
+    """The newest change by hand of the table that the root knows of before the repair."""
+    try:
+        root, _ = session.root(info.provider_location or "")
+        return last_change(root, session.queue, table.table_name)
+    except VedurError as error:
+        log.debug("the root cannot be asked for changes by hand: %s", error)
+        return None
+
+
+def _mend(session: Session, info: NodeInfo, table: TableInfo, change: int) -> None:
+    """Tell the root that this node is mended: the repair itself is done, whatever it answers."""
+    try:
+        root, _ = session.root(info.provider_location or "")
+        mend_changes(
+            root,
+            session.queue,
+            table.table_name,
+            node=info.node_name,
+            provider=info.provider_node or "",
+            last=change,
+        )
+    except VedurError as error:
+        log.warning("%s: the root still names this node as not repaired: %s", table, error)
 
 
 @dataclass

@@ -11,9 +11,11 @@ import logging
 from vedur.catalog.tables import get_table_list
 from vedur.db import Database
 from vedur.errors import InternalError, StateError
+from vedur.log import mask
 from vedur.node.info import NodeInfo, get_node_info
 from vedur.ops.session import Session
 from vedur.sql import query
+from vedur.status.snapshot import read_copies, read_node
 
 log = logging.getLogger(__name__)
 
@@ -29,13 +31,32 @@ def wait_sync(session: Session) -> None:
     total = len(get_table_list_local(session))
     if pending:
         log.info("%s/%s table(s) to copy", len(pending), total)
+    told: set[str] = set()
     while pending:
         session.clock.sleep(_PERIOD)
+        # the wait goes on, since worker and copies try again by themselves
+        new = _errors(session) - told
+        for text in sorted(new):
+            log.warning("%s", text)
+        told |= new
         now = _pending(session)
         for name in sorted(pending - now):
             log.info("%s: finished (%s/%s)", name, total - len(now), total)
         pending = now
     log.info("All done")
+
+
+def _errors(session: Session) -> set[str]:
+    """Read what holds up copies or the worker, one line each."""
+    found = {
+        f"{error.consumer}: {error.error}"
+        for error in read_node(session.db, session.queue, "").errors
+    }
+    return found | {
+        f"{copy.table_name}: copy failed, it is tried again: {mask(copy.error)}"
+        for copy in read_copies(session.db, session.queue)
+        if copy.error
+    }
 
 
 def get_table_list_local(session: Session) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vedur.change.aside import Aside, Blame, blame, blames_event
 from vedur.change.event import Event
@@ -86,8 +86,15 @@ class Commit:
             self._barrier(event)
             if event.ev_type == "EXECUTE" and logged:
                 end = min((s for s in scripts if s > event.ev_id), default=_NO_END)
-                self._in_order(staged, self.load_specs(self.wanted), event.ev_id, end)
+                self._in_order(staged, self.load_specs(self._renamed()), event.ev_id, end)
         return self.result
+
+    def _renamed(self) -> tuple[Replica, ...]:
+        """The tables under the names that they have here now: a script may have renamed some."""
+        rows = self.db.query(query("replay", "dest_names"), [self.staged.queue])
+        now = {row.table_name: row.dest_table for row in rows}
+        self.wanted = tuple(replace(w, dest=now.get(w.name, w.dest)) for w in self.wanted)
+        return self.wanted
 
     def _as_they_are(self) -> dict[str, TableSpec]:
         """Nobody has looked at columns of events that are staged as they came: a column that

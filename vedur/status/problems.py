@@ -44,6 +44,7 @@ class Kind(StrEnum):
     ROTATION = "rotation"
     TRANSACTION = "transaction"
     RIGHTS = "rights"
+    DDL = "ddl"
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,14 @@ def node_problems(node: NodeDetail, max_lag: float = MAX_LAG) -> Iterator[Proble
             node.name,
             f"{count} event(s) of {tables} in quarantine",
             '"vedur INI quarantine list" shows them; mend the cause, then "quarantine replay"',
+        )
+    for item in node.status.table_problems:
+        yield Problem(
+            Severity(item.severity),
+            Kind.DDL,
+            node.name,
+            f"{item.table_name}: {item.what}",
+            item.action,
         )
     if node.queue is not None:
         yield from _ticker(node.name, node.queue)

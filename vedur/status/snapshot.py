@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from vedur.catalog.watch import TableProblem, read_table_problems
 from vedur.db import Database, Row
 from vedur.db.conninfo import parse
 from vedur.errors import DatabaseError
@@ -80,6 +81,7 @@ class NodeStatus:
     attrs: dict[str, str] = field(default_factory=dict)
     errors: tuple[ConsumerError, ...] = ()
     quarantined: int | None = None
+    table_problems: tuple[TableProblem, ...] = ()
     failure: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -158,6 +160,7 @@ def read_node(db: Database, queue: str, name: str) -> NodeStatus:
         attrs=info.attrs,
         errors=_errors(consumers, read_poisoned(db, queue)),
         quarantined=read_quarantined(db, queue),
+        table_problems=read_table_problems(db, queue),
     )
 
 

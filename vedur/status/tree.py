@@ -47,6 +47,9 @@ def info_lines(node: NodeStatus, *, colour: bool = False) -> list[str]:
     if node.attrs:
         lines.append("Attr: " + ", ".join(f"{key}={value}" for key, value in node.attrs.items()))
     lines += [paint(f"ERR: {error.line}", _RED) for error in node.errors]
+    for item in node.table_problems:
+        word, code = ("ERR", _RED) if item.severity == "fail" else ("WARN", _YELLOW)
+        lines.append(paint(f"{word}: {item.table_name}: {item.what}", code))
     if node.quarantined:
         lines.append(paint(f"Quarantine: {node.quarantined} event(s)", _YELLOW))
     return lines

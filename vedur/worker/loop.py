@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from vedur.catalog import get_table_list
 from vedur.catalog.sequences import root_check_seqs
+from vedur.catalog.watch import watch_tables
 from vedur.clock import SYSTEM, Clock
 from vedur.config import LondisteSettings
 from vedur.daemon import Signals
@@ -49,6 +50,9 @@ _ROOT_PACE = 10
 #: half a second of catching up with a backlog was the wait for this. A look takes about 1 ms.
 _PAUSED_DELAY = 0.1
 
+#: Seconds between two looks of a leaf at its partitions: new ones get the trigger that guards them.
+_WATCH_PERIOD = 60.0
+
 #: A merge joins what a batch staged with the table: in memory, not through files.
 _MERGE_MEMORY = "64MB"
 
@@ -84,6 +88,7 @@ class Worker:
     _subscription: Subscription | None = None
     _next_global_wm: float = 0.0
     _next_local_wm: float = 0.0
+    _next_watch: float = 0.0
     _opened: float = 0.0
     _holds: bool | None = None
     _stale: int = 0
@@ -142,6 +147,7 @@ class Worker:
             self._next_global_wm = now + self.settings.global_wm_publish_period
         root_check_seqs(target, self.queue)
         reach("root.sequences")
+        self._watch(target)
         self._alive()
         self._stats.standby(log, self.clock.monotonic(), self.settings.keepalive_stats)
         return False
@@ -153,6 +159,9 @@ class Worker:
         runner = self._open_runner(target, state)
         self._alive()
         self._report_watermark(provider, state)
+        if self.clock.monotonic() >= self._next_watch:
+            self._next_watch = self.clock.monotonic() + _WATCH_PERIOD
+            self._watch(target)
         # The hold first: whoever held the worker may have changed what the tables are.
         hold = self._hold(target, state)
         tables = get_table_list(target, self.queue)
@@ -224,6 +233,16 @@ class Worker:
             collect=settings.pgq_batch_collect_events,
             interval=settings.pgq_batch_collect_interval,
         )
+
+    def _watch(self, target: Database) -> None:
+        """Look for tables that were changed by hand; replication goes on if that fails."""
+        try:
+            if watch_tables(target, self.queue):
+                log.warning("tables were changed by hand, see status or doctor")
+        except ConnectError:
+            raise
+        except DatabaseError as error:
+            log.warning("cannot look for changes of tables: %s", error)
 
     def _report_watermark(self, provider: Database, state: WorkerState) -> None:
         now = self.clock.monotonic()

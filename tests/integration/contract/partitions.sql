@@ -85,3 +85,15 @@ select * from londiste.drop_obsolete_partitions('events','1 month','month')
 select * from londiste.drop_obsolete_partitions('events','1 month','day')
 
 select relname from pg_class where relname ~ '^events_' and relkind='r' order by 1
+
+create table acted (id int primary key, ts timestamptz, "odd ""col" text); create table acted2 (id int); create function act() returns trigger language plpgsql as 'begin return new; end'
+
+create trigger "Odd name" before insert or update of "odd ""col" on acted for each row when (new.id > 1) execute function act(); create trigger off after delete on acted for each row execute function act('a', 'b''c'); alter table acted disable trigger off; create trigger rep after truncate on acted for each statement execute function act(); alter table acted enable replica trigger rep; create trigger alw after insert on acted for each statement execute function act(); alter table acted enable always trigger alw
+
+create rule no_delete as on delete to acted where old.id = 7 do instead nothing; create rule also as on update to acted do also insert into acted2 values (new.id); alter table acted disable rule also
+
+select londiste.create_partition('acted','acted_2011_01','id','ts','2011-01-01'::timestamptz,'month')
+
+select tgname, tgenabled, pg_get_triggerdef(oid) from pg_trigger where tgrelid = 'acted_2011_01'::regclass and not tgisinternal order by 1
+
+select rulename, ev_enabled, pg_get_ruledef(oid) from pg_rewrite where ev_class = 'acted_2011_01'::regclass order by 1

@@ -133,6 +133,10 @@ class RowWise:
         spec = self._spec(event, said)
         self._require(spec)
         sets, where = self._decode(event, said)
+        if said.op != "D" and said.format != "sql" and not spec.strict:
+            renamed = spec.renamed({**sets, **where})
+            if renamed is not None:
+                raise StateError(event.named(f'table "{spec.name}": {renamed}'))
         sets, where = self._here(event, spec, sets), self._here(event, spec, where, key=True)
         values = {n: v for n, v in sets.items() if not spec.by_name[n].generated}
         if said.op == "U" and not values:

@@ -279,3 +279,43 @@ join londiste.table_info i
 join pgq_node.node_info o on o.queue_name = i.queue_name and o.node_type <> 'root'
 where i.local and (i.queue_name, i.table_name) <> (%(queue)s, %(table)s)
 order by i.table_name
+
+-- name: partitions
+-- The partitions of a table, each after its parent; own constraints and indexes are those that do not come with the parent's.
+with recursive parts as (
+    select c.oid, c.relkind, null::oid as parent, 0 as level
+    from pg_catalog.pg_class c
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = %s and c.relname = %s and c.relkind = 'p'
+    union all
+    select c.oid, c.relkind, p.oid, p.level + 1
+    from parts p
+    join pg_catalog.pg_inherits i on i.inhparent = p.oid and not i.inhdetachpending
+    join pg_catalog.pg_class c on c.oid = i.inhrelid
+    where p.relkind = 'p'
+)
+select n.nspname as schema, c.relname as name, pn.nspname as parent_schema, pc.relname as parent_name, p.level,
+    pg_catalog.pg_get_expr(c.relpartbound, c.oid) as bound,
+    case when c.relkind = 'p' then pg_catalog.pg_get_partkeydef(c.oid) end as partition_key,
+    c.reloptions as options,
+    array(
+        select pg_catalog.format('alter table %%I.%%I add constraint %%I %%s', n.nspname, c.relname, k.conname,
+            pg_catalog.pg_get_constraintdef(k.oid))
+        from pg_catalog.pg_constraint k
+        where k.conrelid = c.oid and k.conparentid = 0 and k.conislocal and k.contype in ('p', 'u', 'x', 'c')
+            and not (k.contype = 'c' and k.coninhcount > 0)
+        order by pg_catalog.array_position(array['p', 'u', 'x', 'c'], k.contype::text), k.conname
+    ) || array(
+        select pg_catalog.pg_get_indexdef(x.indexrelid)
+        from pg_catalog.pg_index x
+        where x.indrelid = c.oid
+            and not exists (select from pg_catalog.pg_inherits i where i.inhrelid = x.indexrelid)
+            and not exists (select from pg_catalog.pg_constraint k where k.conindid = x.indexrelid and k.contype in ('p', 'u', 'x'))
+        order by x.indexrelid
+    ) as own
+from parts p
+join pg_catalog.pg_class c on c.oid = p.oid
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+join pg_catalog.pg_class pc on pc.oid = p.parent
+join pg_catalog.pg_namespace pn on pn.oid = pc.relnamespace
+order by p.level, pg_catalog.pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT', n.nspname, c.relname

@@ -21,6 +21,12 @@ copy (
 -- Events that are not about rows of a table.
 ev_type = 'EXECUTE' or ev_type like 'pgq.%' or ev_type like 'londiste.%'
 
+-- name: dest_names
+-- What the tables of a set are called on this node.
+select t.table_name, coalesce(t.dest_table, t.table_name) as dest_table
+from londiste.table_info t
+where t.queue_name = %s and t.local
+
 -- name: table_columns
 -- The columns of target tables, domains taken down to their base types.
 with recursive wanted as (

@@ -16,7 +16,8 @@ as $$
 --             NULL for no check; i_part_time - a moment inside; i_part_period - hour, day,
 --             week, month, year.
 -- Returns: 1 created, 0 there already.
--- Writes: the partition, with the parent's columns, defaults, indexes, constraints, grants.
+-- Writes: the partition, with the parent's columns, defaults, indexes, constraints, grants,
+--         triggers and rules; what a declarative partition gets by itself is not made again.
 -- Raises: undefined_table for no parent; invalid_parameter_value for an unknown period.
 -- ----------------------------------------------------------------------
 declare
@@ -53,6 +54,7 @@ begin
             execute format('alter table %s add check (%I >= %L and %I < %L)',
                 _part_rel, i_part_field, _from, i_part_field, _to);
         end if;
+        perform londiste.copy_table_actions(_parent_rel::regclass, _part_rel::regclass);
     end if;
 
     if coalesce(i_pkeys, '') <> ''

@@ -168,6 +168,10 @@ begin
                 and n.combined_queue is not distinct from _node.combined_queue
                 and not t.local);
 
+    if to_regprocedure('vedur.watch_table(text,text,oid)') is not null then
+        execute 'select vedur.watch_table($1, $2, $3)'
+        using i_queue_name, _name, londiste.find_table_oid(_dest);
+    end if;
     if _node.node_type = 'root' then
         perform londiste.root_notify_change(i_queue_name, 'londiste.add-table', _name);
     end if;

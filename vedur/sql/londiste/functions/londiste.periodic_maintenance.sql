@@ -4,10 +4,11 @@ language plpgsql
 as $$
 -- ----------------------------------------------------------------------
 -- Forget scripts that ran more than three months ago; bring generated capture up to the shape of its
--- tables, where there is any.
+-- tables, where there is any; look whether tables were changed by hand (vedur.watch_tables).
 --
 -- Returns: 0 always: there is nothing to repeat at once.
--- Writes: londiste.applied_execute; functions of schema vedur_work.
+-- Writes: londiste.applied_execute; functions of schema vedur_work; what vedur.watch_tables
+--         writes.
 -- Raises: nothing.
 -- ----------------------------------------------------------------------
 begin
@@ -15,6 +16,9 @@ begin
     where e.execute_time < now() - interval '3 months';
     if to_regprocedure('vedur.refresh_stale_captures()') is not null then
         execute 'select vedur.refresh_stale_captures()';
+    end if;
+    if to_regprocedure('vedur.watch_tables(text,boolean)') is not null then
+        execute 'select vedur.watch_tables(n.queue_name) from pgq_node.node_info as n';
     end if;
     return 0;
 end;

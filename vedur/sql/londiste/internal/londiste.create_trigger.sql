@@ -36,6 +36,7 @@ declare
     _made integer := 0;
     _deferred boolean := false;
     _note text;
+    _ours boolean := to_regprocedure('vedur.create_capture(text,text,text,text,text,text,text[])') is not null;
 begin
     select * into _plan
     from londiste.trigger_plan(i_table_name, i_trg_args, _dest, i_node_type);
@@ -95,8 +96,15 @@ begin
         perform londiste.drop_trigger(_oid, '_londiste_' || i_queue_name);
         perform londiste.drop_trigger(_oid, 'zzz__londiste_' || i_queue_name);
         perform londiste.drop_trigger(_oid, '_londiste_' || i_queue_name || '_truncate');
+        perform londiste.drop_partition_triggers(i_queue_name, _oid);
     end if;
 
+    -- So that changes of a table that got another name by hand still carry its name in the set.
+    if _ours and i_node_type <> 'leaf'
+        and not exists (select 1 from unnest(_plan.args) a (arg) where a.arg like 'ev_extra1=%')
+    then
+        _plan.args := _plan.args || ('ev_extra1=' || quote_literal(i_table_name));
+    end if;
     trigger_name := '_londiste_' || i_queue_name;
     if _plan.skip and cardinality(_skips) = 1 then
         -- One SKIP is enough for all queues, if it fires last: nothing fires after it.
@@ -127,7 +135,7 @@ begin
     end if;
 
     if _plan.timing = 'after' and not (_plan.args && array['deny'])
-        and to_regprocedure('vedur.create_capture(text,text,text,text,text,text,text[])') is not null
+        and _ours
     then
         -- Generated capture writes the same events, faster where it can, and needs no right of
         -- those who write the table; what it refuses, the contract's trigger does.
@@ -159,10 +167,15 @@ begin
             '_londiste_' || i_queue_name || '_truncate', _rel,
             case
                 when i_node_type = 'leaf' then format('pgq.sqltriga(%L, ''deny'')', i_queue_name)
-                when i_table_name <> _dest or _made = 200
+                when i_table_name <> _dest or _ours
                 then format('londiste.truncate_renamed(%L, %L)', i_queue_name, i_table_name)
                 else format('pgq.sqltriga(%L)', i_queue_name)
             end);
+        -- Statement triggers are not cloned to partitions, as row triggers are.
+        if to_regprocedure('vedur.guard_partitions(text,oid)') is not null then
+            execute 'select vedur.guard_partitions($1, $2)'
+            using i_queue_name, _oid;
+        end if;
     end if;
 
     -- tgtype bits: 1 row, 2 before, 64 instead of.

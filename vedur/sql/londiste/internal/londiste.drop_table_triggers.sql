@@ -23,8 +23,16 @@ begin
         return;
     end if;
 
+    if _oid is null and to_regclass('vedur.table_watch') is not null then
+        -- It may have got another name by hand.
+        execute 'select w.relid from vedur.table_watch as w where w.queue_name = $1 and w.table_name = $2'
+        into _oid
+        using i_queue_name, i_table_name;
+    end if;
+
     perform londiste.drop_trigger(_oid, '_londiste_' || i_queue_name);
     perform londiste.drop_trigger(_oid, 'zzz__londiste_' || i_queue_name);
     perform londiste.drop_trigger(_oid, '_londiste_' || i_queue_name || '_truncate');
+    perform londiste.drop_partition_triggers(i_queue_name, _oid);
 end;
 $$;

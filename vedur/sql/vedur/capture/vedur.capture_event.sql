@@ -53,6 +53,7 @@ begin
         'ev_type', 'ev_data', 'ev_extra1', 'ev_extra2', 'ev_extra3', 'ev_extra4'] loop
         _value := _magic ->> _field;
         _fields := _fields || format('%s as %I', case
+            when vedur.is_literal(_a.exprs ->> _field) then _a.exprs ->> _field
             when _a.exprs ? _field then
                 format(E'(select pg_catalog.concat(_value)\nfrom (select (%s\n) as _value from (select (%s).*) as "vedur.row") as _one'
                     || E'\nwhere pg_catalog.num_nulls(_value) = 0)', _a.exprs ->> _field, _row)

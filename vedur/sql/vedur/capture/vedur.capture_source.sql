@@ -44,7 +44,9 @@ begin
         raise exception 'No such event queue: "%"', _a.queue_name
             using errcode = 'undefined_object';
     end if;
-    if i_format = 'sql' or _a.exprs <> '{}' or cardinality(_a.ignored) > 0 then
+    if i_format = 'sql' or _a.exprs - 'ev_extra1' <> '{}' or not coalesce(vedur.is_literal(_a.exprs ->> 'ev_extra1'), true)
+        or cardinality(_a.ignored) > 0
+    then
         -- Nothing to gain here: the rights of the owner are what the function is for.
         return format(
             $f$

@@ -19,7 +19,7 @@ as $$
 --     missing; 404 no such queue or table; 405 bulk is not safe here. Nothing is changed unless 200.
 -- Writes: triggers on the table, a function in schema vedur_work.
 --
--- Format sql and arguments that change events (ignore=, ev_*= with a literal) get a function that is no faster than the
+-- Format sql and arguments that change events (ignore=, ev_*= with a literal, but for ev_extra1=) get a function that is no faster than the
 -- contract's trigger, but writers need no right on the queue, if the caller has it. when=, other expressions and magic columns get the
 -- contract's trigger, which runs as the writer, since they let others choose what is run or sent; the note says so.
 -- Where the key is checked later than its rows are written (DEFERRABLE), the row trigger is a constraint trigger that
@@ -57,11 +57,11 @@ begin
         return;
     end if;
     _magic := exists (select from vedur.capture_columns(_rel) as c where c.magic is not null);
-    _plain := i_format <> 'sql' and _a.when_expr is null and _a.exprs = '{}' and cardinality(_a.ignored) = 0
-        and not _magic;
+    _plain := i_format <> 'sql' and _a.when_expr is null and _a.exprs - 'ev_extra1' = '{}'
+        and coalesce(vedur.is_literal(_a.exprs ->> 'ev_extra1'), true) and cardinality(_a.ignored) = 0 and not _magic;
     -- A literal is the same whoever reads it, under any setting; the name of a renamed table is one.
     _owned := not _magic and _a.when_expr is null and not exists (
-        select from jsonb_each_text(_a.exprs) as e where e.value !~ '^\s*''([^''\\]|'''')*''\s*$');
+        select from jsonb_each_text(_a.exprs) as e where not vedur.is_literal(e.value));
     _deferred := vedur.capture_key_deferred(_rel, vedur.capture_key(_rel, _a.pkey));
     _may := has_table_privilege(pgq.quote_fqname(_q.queue_data_pfx || '_0'), 'insert')
         and has_table_privilege('pgq.queue', 'select')
@@ -129,7 +129,7 @@ begin
         execute format(
             'create trigger %I after truncate on %s for each statement execute function %s', i_trigger_name || '_truncate',
             _rel::regclass, case
-                when _owned and _a.exprs = '{}' and i_mode = 'row' then _function || '()'
+                when _owned and (_plain or _a.exprs = '{}') and i_mode = 'row' then _function || '()'
                 when _plain then format('%s(%L, %L)', _function, i_queue_name, i_format)
                 else format('pgq.%I(%L)', _generic, i_queue_name)
             end);

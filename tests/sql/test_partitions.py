@@ -1,0 +1,388 @@
+"""Partitioned tables: TRUNCATE of one partition, and changes that no event tells of."""
+
+from __future__ import annotations
+
+import pytest
+
+import vedur.db as vdb
+from vedur.db import Database
+from vedur.errors import DatabaseError
+
+TREE = """
+create table p (id int, v text, primary key (id)) partition by range (id);
+create table p1 partition of p for values from (0) to (10);
+create table p2 partition of p for values from (10) to (20) partition by list (id);
+create table p2a partition of p2 for values in (10, 11);
+create table p2b partition of p2 default;
+"""
+
+
+def call(db: Database, function: str, *args: object) -> None:
+    marks = ", ".join(["%s"] * len(args))
+    row = db.one(f"select * from {function}({marks})", args)
+    assert row.ret_code < 300, row
+
+
+def make_node(db: Database, kind: str) -> Database:
+    db.autocommit = True
+    call(db, "pgq_node.register_location", "q", "here", "dbname=h", False)
+    call(db, "pgq_node.register_location", "q", "other", "dbname=o", False)
+    if kind == "root":
+        call(db, "pgq_node.create_node", "q", "root", "here", "w", None, None, None)
+    else:
+        call(db, "pgq_node.create_node", "q", "leaf", "here", "w", "other", 1, None)
+    return db
+
+
+@pytest.fixture
+def root(db: Database) -> Database:
+    make_node(db, "root").execute(TREE)
+    call(db, "londiste.local_add_table", "q", "p")
+    forget(db)
+    return db
+
+
+def forget(db: Database) -> None:
+    db.execute("truncate pgq.event_1_0, pgq.event_1_1, pgq.event_1_2")
+
+
+def events(db: Database) -> list[tuple[str, str, str]]:
+    """Type, data and table of every event about rows so far, then forget them."""
+    rows = db.query(
+        "select ev_type, ev_data, ev_extra1 from pgq.event_1 where ev_type !~ '^(pgq|londiste)'"
+        " order by ev_id"
+    )
+    forget(db)
+    return [tuple(row) for row in rows]
+
+
+def fill(db: Database) -> None:
+    db.execute("insert into p values (1, 'a'), (2, 'b'), (10, 'c'), (15, 'd')")
+    forget(db)
+
+
+def watch(db: Database) -> None:
+    db.value("select vedur.watch_tables('q')")
+
+
+def problems(db: Database) -> list[tuple[str, str, str]]:
+    rows = db.query("select * from vedur.table_problems('q') order by what")
+    return [(row.table_name, row.severity, row.what) for row in rows]
+
+
+def test_truncate_of_a_partition_is_deletes_of_its_rows(root: Database) -> None:
+    fill(root)
+    root.execute("truncate p1")
+    assert events(root) == [
+        ("D:id", "id=1&v=a", "public.p"),
+        ("D:id", "id=2&v=b", "public.p"),
+    ]
+    root.execute("truncate p2")
+    assert sorted(events(root)) == [
+        ("D:id", "id=10&v=c", "public.p"),
+        ("D:id", "id=15&v=d", "public.p"),
+    ]
+
+
+def test_truncate_of_the_whole_table_is_one_event(root: Database) -> None:
+    fill(root)
+    root.execute("truncate p")
+    assert events(root) == [("R", "", "public.p")]
+    fill(root)
+    root.execute("truncate p; insert into p values (3, 'x'); truncate p1")
+    assert events(root) == [
+        ("R", "", "public.p"),
+        ("I:id", "id=3&v=x", "public.p"),
+        ("D:id", "id=3&v=x", "public.p"),
+    ]
+    fill(root)
+    root.execute("truncate p2a, p")
+    assert events(root) == [("D:id", "id=10&v=c", "public.p"), ("R", "", "public.p")]
+
+
+def test_a_truncate_that_is_undone_leaves_no_mark(root: Database) -> None:
+    fill(root)
+    root.execute("begin; savepoint s; truncate p; rollback to s; truncate p1; commit")
+    assert [event[0] for event in events(root)] == ["D:id", "D:id"]
+
+
+def test_truncate_in_role_local_writes_nothing(root: Database) -> None:
+    fill(root)
+    root.execute("begin; set local session_replication_role = 'local'; truncate p1; commit")
+    assert events(root) == []
+
+
+def test_repeatable_read_cannot_truncate_a_partition(root: Database) -> None:
+    fill(root)
+    with vdb.connect(root.connstr, autocommit=True) as other:
+        other.execute("begin isolation level repeatable read")
+        other.value("select count(*) from p")
+        root.execute("insert into p values (5, 'unseen')")
+        with pytest.raises(DatabaseError, match="needs isolation level READ COMMITTED"):
+            other.execute("truncate p1")
+        other.execute("rollback")
+
+
+def test_who_may_not_read_may_not_truncate(root: Database) -> None:
+    fill(root)
+    role = "trunc_" + str(root.value("select current_database()"))
+    root.execute(f"create role {role}; grant truncate on p1 to {role}")
+    try:
+        with pytest.raises(DatabaseError, match="writes a delete event for every row: permission"):
+            root.execute(f"set role {role}; truncate p1")
+    finally:
+        root.execute("reset role")
+        root.execute(f"drop owned by {role}; drop role {role}")
+    assert root.value("select count(*) from p1") == 2
+
+
+def test_arguments_of_the_row_trigger_hold(db: Database) -> None:
+    make_node(db, "root").execute(TREE)
+    args = ["ignore=v", "when=id > 1", "tgflags=AIUDJ"]
+    call(db, "londiste.local_add_table", "q", "p", args)
+    fill(db)
+    db.execute("truncate p1")
+    got = events(db)
+    assert [(data, table) for _, data, table in got] == [('{"id":2}', "public.p")]
+    assert '"op":"DELETE"' in got[0][0]
+
+
+def test_odd_names_and_another_order_of_columns(db: Database) -> None:
+    make_node(db, "root").execute(
+        'create table "P t" (id int primary key, "a ""b" text, c text) partition by list (id);'
+        'create table "p\'1" (c text, gone int, "a ""b" text, id int not null);'
+        'alter table "p\'1" drop column gone;'
+        'alter table "P t" attach partition "p\'1" for values in (1)'
+    )
+    call(db, "londiste.local_add_table", "q", "public.P t", None, None, None)
+    db.execute("insert into \"P t\" values (1, 'x', 'y')")
+    forget(db)
+    db.execute('truncate "p\'1"')
+    assert events(db) == [("D:id", "c=y&a+%22b=x&id=1", "public.P t")]
+
+
+def test_a_leaf_refuses_truncate_of_a_partition(db: Database) -> None:
+    make_node(db, "leaf").execute(TREE)
+    db.execute("select londiste.global_add_table('q', 'public.p')")
+    call(db, "londiste.local_add_table", "q", "p", ["expect_sync"])
+    with pytest.raises(DatabaseError, match="change not allowed"):
+        db.execute("truncate p1")
+    with pytest.raises(DatabaseError, match="change not allowed"):
+        db.execute("truncate p2")
+    db.execute("create table p9 partition of p for values from (90) to (100)")
+    assert problems(db)[0][2].startswith("TRUNCATE is not refused on 1 partition(s)")
+    watch(db)
+    assert problems(db) == []
+    with pytest.raises(DatabaseError, match="change not allowed"):
+        db.execute("truncate p9")
+    db.execute("begin; set local session_replication_role = 'replica'; truncate p; commit")
+    db.execute("alter table p detach partition p1; truncate p1")
+    call(db, "londiste.local_remove_table", "q", "p")
+    db.execute("truncate p9, p2a, p")
+    left = "select count(*) from pg_trigger where tgname ~ '^_londiste' and tgrelid::regclass <> %s"
+    assert db.value(left + "::regclass", ["p1"]) == 0
+
+
+def test_new_partitions_get_their_trigger(root: Database) -> None:
+    root.execute("create table p3 partition of p for values from (20) to (30)")
+    assert problems(root)[0][2].startswith("TRUNCATE is not captured on 1 partition(s)")
+    root.value("select londiste.periodic_maintenance()")
+    assert problems(root) == []
+    root.execute("insert into p values (20, 'x')")
+    forget(root)
+    root.execute("truncate p3")
+    assert events(root) == [("D:id", "id=20&v=x", "public.p")]
+
+
+def test_truncated_before_it_was_watched(root: Database) -> None:
+    root.execute("create table p3 partition of p for values from (20) to (30)")
+    root.execute("insert into p values (20, 'x')")
+    root.execute("truncate p3")
+    watch(root)
+    what = "partition public.p3 may have been truncated before its trigger was made"
+    assert problems(root) == [("public.p", "fail", f"{what} (not repaired yet: other)")]
+
+
+def test_attach_with_rows_is_told(root: Database) -> None:
+    root.execute("create table p3 (like p including all); alter table p attach partition p3"
+                 " for values from (20) to (30)")  # fmt: skip
+    root.execute("insert into p values (20, 'captured')")
+    watch(root)
+    what = "partition public.p3 was attached with rows: the other nodes do not have them"
+    # rows that came after the attachment are captured, but nobody can tell them from others
+    assert problems(root) == [("public.p", "fail", f"{what} (not repaired yet: other)")]
+    root.execute("select vedur.forget_table_changes('q', 'p')")
+    root.execute(
+        "begin; create table p4 (like p including all); insert into p4 values (30, 'unseen');"
+        " alter table p attach partition p4 for values from (30) to (40); commit;"
+        "create table p5 (like p including all);"
+        "alter table p attach partition p5 for values from (40) to (50);"
+        "create table p6 partition of p for values from (50) to (60);"
+        "insert into p values (50, 'captured')"
+    )
+    watch(root)
+    assert [what for _, _, what in problems(root)] == [
+        "partition public.p4 was attached with rows: the other nodes do not have them"
+        " (not repaired yet: other)"
+    ]
+
+
+def test_detach_and_drop_are_told(root: Database) -> None:
+    fill(root)
+    root.execute("alter table p detach partition p1")
+    root.execute("alter table p2 detach partition p2a")
+    root.execute("drop table p2b")
+    watch(root)
+    rest = "its rows are still on the other nodes (not repaired yet: other)"
+    assert [what for _, _, what in problems(root)] == [
+        f"partition public.p1 was detached: {rest}",
+        f"partition public.p2a was detached: {rest}",
+        f"partition public.p2b was dropped: {rest}",
+    ]
+    watch(root)
+    assert len(problems(root)) == 3
+    last = root.value("select max(change_id) from vedur.table_change")
+    mend = "select vedur.mend_table_changes('q', 'public.p', %s, %s, %s)"
+    root.execute("update vedur.table_change set pending = array['branch', 'other']")
+    assert root.value(mend, ["other", "branch", last]) == 0
+    assert "not repaired yet: other" in problems(root)[0][2]
+    assert root.value(mend, ["branch", "here", last]) == 0
+    assert root.value(mend, ["other", "here", last - 1]) == 2
+    assert root.value(mend, ["other", "here", last]) == 1
+    assert problems(root) == []
+    root.execute("truncate p1")  # it is a table of its own now
+    assert events(root) == []
+
+
+def test_detach_concurrently_is_told(root: Database) -> None:
+    fill(root)
+    root.execute("alter table p detach partition p1 concurrently")
+    watch(root)
+    assert "p1 was detached" in problems(root)[0][2]
+
+
+def test_what_a_script_does_is_not_told(root: Database) -> None:
+    fill(root)
+    root.execute("alter table p detach partition p1")
+    root.value("select vedur.watch_tables('q', true)")
+    watch(root)
+    assert problems(root) == []
+
+
+def test_rewrites_of_partitions_are_not_told(root: Database) -> None:
+    fill(root)
+    root.execute("vacuum full p1")
+    root.execute("truncate p2a")
+    watch(root)
+    assert problems(root) == []
+
+
+def test_disabled_triggers_are_told(root: Database) -> None:
+    root.execute("alter table p1 disable trigger _londiste_q")
+    what = "triggers of public.p1 are disabled, its changes are lost: _londiste_q"
+    assert problems(root) == [("public.p", "fail", what)]
+    root.execute("alter table p1 enable trigger user")
+    assert problems(root) == []
+
+
+def test_renamed_table_is_followed(db: Database) -> None:
+    make_node(db, "root").execute("create table t (id int primary key, v text); create schema s")
+    for args in (None, ["ignore=v"]):
+        call(db, "londiste.local_add_table", "q", "t", args)
+        forget(db)
+        db.execute("alter table t rename to t2; insert into t2 values (1)")
+        db.execute("alter table t2 set schema s; update s.t2 set id = 2; truncate s.t2")
+        assert [event[2] for event in events(db)] == ["public.t"] * 4
+        watch(db)
+        what = "table public.t was renamed to s.t2 by hand; its changes go on under its name in"
+        assert problems(db) == [("public.t", "warn", f"{what} the set")]
+        assert db.value("select dest_table from londiste.table_info") == "s.t2"
+        db.execute("select vedur.refresh_stale_captures(); insert into s.t2 values (3)")
+        assert [event[2] for event in events(db)] == ["public.t"]
+        db.execute("alter table s.t2 set schema public; alter table t2 rename to t")
+        call(db, "londiste.local_remove_table", "q", "t")
+        assert db.value("select count(*) from pg_trigger where tgname ~ '^_londiste'") == 0
+        db.execute("truncate t")
+        watch(db)
+        assert problems(db) == []
+
+
+def test_replaced_and_dropped_tables_are_told(db: Database) -> None:
+    make_node(db, "root").execute(
+        "create table t (id int primary key); create table u (id int primary key);"
+        "create table w (id int primary key)"
+    )
+    for name in "tuw":
+        call(db, "londiste.local_add_table", "q", name)
+    db.execute("alter table t rename to t_old; create table t (id int primary key)")
+    db.execute("drop table u; create table u (id int primary key)")
+    db.execute("drop table w")
+    watch(db)
+    assert [what for _, _, what in problems(db) if "renamed" not in what] == [
+        "table public.t is another table now, the replicated one is public.t_old",
+        "table public.u was dropped and made anew: its changes are not captured",
+        "table public.w was dropped",
+    ]
+    assert {severity for _, severity, what in problems(db) if "renamed" not in what} == {"fail"}
+
+
+def test_columns_changed_by_hand_are_told(db: Database) -> None:
+    make_node(db, "root").execute("create table t (id int primary key, a text, b int, c int)")
+    call(db, "londiste.local_add_table", "q", "t")
+    db.execute(
+        "alter table t rename column a to z; alter table t alter column b type bigint;"
+        "alter table t drop column c; alter table t add column d int"
+    )
+    watch(db)
+    assert [what for _, _, what in problems(db)] == [
+        'column "a" was renamed to "z" by hand',
+        'column "c" was dropped by hand',
+        'column "d" was added by hand',
+        'the type of column "b" was changed by hand from integer to bigint',
+    ]
+
+
+def test_children_by_inheritance_are_told(db: Database) -> None:
+    make_node(db, "root").execute(
+        "create table t (id int primary key); create table c (primary key (id)) inherits (t)"
+    )
+    call(db, "londiste.local_add_table", "q", "t")
+    assert "has children by inheritance" in problems(db)[0][2]
+    call(db, "londiste.local_add_table", "q", "c")
+    assert problems(db) == []
+
+
+def test_a_restored_root_is_taken_as_it_is(root: Database) -> None:
+    root.execute("update vedur.table_watch set relid = 1")  # oids of another database
+    watch(root)
+    assert problems(root) == []
+    assert root.value("select relid from vedur.table_watch") == root.value(
+        "select 'p'::regclass::oid"
+    )
+
+
+def test_capture_of_an_older_version_learns_the_name(db: Database) -> None:
+    make_node(db, "root").execute("create table t (id int primary key)")
+    call(db, "londiste.local_add_table", "q", "t")
+    got = db.one("select * from vedur.create_capture('q', 't', '_londiste_q', 'json')")
+    assert got.ret_code == 200
+    db.execute("delete from vedur.table_watch")
+    watch(db)
+    forget(db)
+    db.execute("alter table t rename to t2; insert into t2 values (1)")
+    assert events(db)[0][2] == "public.t"
+
+
+def test_create_partition_takes_no_trigger_of_the_set(db: Database) -> None:
+    make_node(db, "root").execute(
+        "create table t (id int primary key, ts timestamptz);"
+        "create function f() returns trigger language plpgsql as 'begin return new; end';"
+        'create trigger "x ON public.t y" before insert on t for each row execute function f()'
+    )
+    call(db, "londiste.local_add_table", "q", "t")
+    db.execute("select londiste.create_partition('t', 't_2026', 'id', 'ts', now(), 'year')")
+    triggers = "select tgname from pg_trigger where tgrelid = 't_2026'::regclass"
+    assert [row[0] for row in db.query(triggers)] == ["x ON public.t y"]
+    forget(db)
+    db.execute("truncate t_2026")  # not that of the whole table
+    assert events(db) == []
