@@ -52,7 +52,7 @@ def test_choose_says_what_is_not_there(caplog: pytest.LogCaptureFixture) -> None
         (AddTable(tables=()), "add-table needs TABLE"),
         (AddTable(tables=("a", "b"), dest_table="c"), "only for single table"),
         (AddTable(tables=("a",), handler_args=("x=1",)), "--handler-arg needs --handler"),
-        (AddTable(tables=("a",), merge_all=True, no_merge=True), "exclude each other"),
+        (AddTable(tables=("a",), merge_all=True), "--merge-all is not supported yet"),
         (AddTable(tables=("a",), max_parallel_copy=0), "at least 1"),
     ],
 )
@@ -214,7 +214,7 @@ def test_structures_differ_in_words() -> None:
         'column "odd Name" (text) is missing here',
         'column "twice" (integer) is missing here',
         'column "new" (integer) is missing on provider, and it is NOT NULL without a default',
-        "primary key is (id) on provider, missing here",
+        "key is (id) on provider, missing here",
     ]
 
 

@@ -70,8 +70,8 @@ _ADD_TABLE: tuple[Option, ...] = (
     ),
     option("--handler", help="table handler, see show-handlers", metavar="NAME"),
     option("--handler-arg", help="argument of it (repeatable)", metavar="KEY=VALUE", repeat=True),
-    option("--merge-all", help="merge the table from all queues that have it"),
-    option("--no-merge", help="do not merge it from other queues"),
+    option("--merge-all", help="refused in this version: parts would empty each other's rows"),
+    option("--no-merge", help="other queues have a table of this name, too: take this one's"),
     _ON_ERROR,
     option(
         "--max-parallel-copy",
@@ -80,6 +80,11 @@ _ADD_TABLE: tuple[Option, ...] = (
         kind=int,
     ),
     _SKIP_NON_EXISTING,
+    option(
+        "--skip-unusable",
+        help="pass over tables that cannot be added (no key, unlogged, ...) and add the others; "
+        "without it, one of them keeps all from being added",
+    ),
     option("--force", help="ignore some warnings"),
 )
 
@@ -101,12 +106,15 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "create-branch",
-        "make it a node that others can read from",
+        "make it a node that others can read from (refused in this version)",
         "nodes:create_branch",
         _NODES,
         "[NODE [CONNSTR]]",
         most=2,
-        details="A branch keeps a copy of the queue, and tables if they are added.",
+        details="Refused in this version: the worker does not publish events on a branch yet, so "
+        "nodes below it would get nothing and the root's queue would never be rotated. For a node "
+        "that is a branch already, the command brings its SQL up to date. A branch that Londiste's "
+        "own worker runs can be the provider of a leaf.",
         options=(
             _PROVIDER,
             option(
@@ -119,7 +127,7 @@ COMMANDS: tuple[Command, ...] = (
         examples=(
             (
                 "mid.ini create-branch mid 'host=db2 dbname=x' --provider='host=db1 dbname=x'",
-                "a node between root and leafs",
+                "only brings the SQL of a branch that exists up to date",
             ),
         ),
         side="admin",
@@ -133,7 +141,7 @@ COMMANDS: tuple[Command, ...] = (
         most=2,
         options=(
             _PROVIDER,
-            option("--merge", help="merge into this combined queue", metavar="QUEUE"),
+            option("--merge", help="refused in this version: see the manual", metavar="QUEUE"),
             _NOCHECK,
         ),
         examples=(
@@ -210,7 +218,12 @@ COMMANDS: tuple[Command, ...] = (
         most=None,
         details="First on the root, then on the nodes that shall have them; there a first copy "
         "follows, made by the worker. TABLE is schema.name (default schema: public) or a glob "
-        "with * and ?. A table needs a primary key.",
+        "with * and ?; names may be quoted as in SQL, inside the shell's quotes: "
+        "'\"Weird Schema\".\"Order\"' is the same as 'Weird Schema.Order'.\n\n"
+        "A table needs a primary key, or a unique index over NOT NULL columns that is neither "
+        "partial nor deferrable nor of an expression; the one of REPLICA IDENTITY USING INDEX "
+        "comes first. All tables are looked at before the first is added, and every one that "
+        "cannot be added is named with its reason.",
         options=_ADD_TABLE,
         examples=(
             ("src.ini add-table shop.orders shop.items", "offer two tables"),

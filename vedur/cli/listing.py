@@ -127,9 +127,15 @@ def missing(call: Call, settings: LondisteSettings) -> None:
     """missing"""
     with Session(settings) as session:
         found = show.missing(session)
-    print_table(
-        "Missing objects on node", ("obj_kind", "obj_name"), found, as_json=call.options.json
-    )
+        reasons = show.unusable(session)
+    if call.options.json:
+        known = {name for _, name in found}
+        rows = [(kind, name, reasons.get(name)) for kind, name in found]
+        rows += [("r", name, why) for name, why in reasons.items() if name not in known]
+        print_table("", ("obj_kind", "obj_name", "reason"), rows, as_json=True)
+        return
+    print_table("Missing objects on node", ("obj_kind", "obj_name"), found)
+    print_table("Tables that cannot be added", ("table_name", "reason"), list(reasons.items()))
 
 
 def show_handlers(call: Call, settings: LondisteSettings) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vedur.catalog.fkeys import ForeignKey, get_table_pending_fkeys
+from vedur.catalog.handlers import unknown_handler
 from vedur.catalog.structure import differences, foreign_keys, read_structure
 from vedur.catalog.tables import TableInfo, get_table_list
 from vedur.db import Database
@@ -57,7 +58,11 @@ def _compare(
         return [f'table "{remote.dest_table}" does not exist on the provider']
     if mine is None:
         return [f'table "{table.dest_table}" does not exist here']
-    return differences(theirs, mine, table.columns)
+    found = differences(theirs, mine, table.columns)
+    handler = unknown_handler(table)
+    if handler is not None:
+        found.append(f'handler "{handler}" is not known to Vedur: no rows are moved')
+    return found
 
 
 def chosen_tables(session: Session, tables: Sequence[str]) -> list[TableInfo]:

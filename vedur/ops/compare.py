@@ -15,13 +15,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from vedur.catalog.handlers import require_handlers
 from vedur.catalog.quarantine import count_waiting
 from vedur.catalog.tables import OK_STATES, TableInfo, get_table_list
 from vedur.errors import StateError, UsageError
 from vedur.failpoint import reach
-from vedur.names import fqname, parse_name, quote_ident
+from vedur.names import parse_name, quote_ident
 from vedur.node.info import NodeInfo
-from vedur.ops.choose import choose
+from vedur.ops.choose import choose, is_glob, meant
 from vedur.ops.giveway import at_one_moment
 from vedur.ops.moment import Moment, Nodes
 from vedur.ops.session import Session, remote_connstr
@@ -230,9 +231,10 @@ def chosen_tables(session: Session, asked: tuple[str, ...]) -> tuple[NodeInfo, l
     local = {name: t for name, t in known.items() if t.local}
     if asked:
         for name in asked:
-            if "*" not in name and "?" not in name and fqname(name) not in local:
-                raise StateError(f"Table not subscribed: {fqname(name)}")
+            if not is_glob(name) and meant(name, local) not in local:
+                raise StateError(f"Table not subscribed: {meant(name, local)}")
         local = {name: local[name] for name in choose(asked, local)}
+    require_handlers(local.values())
     return info, [t for t in local.values() if _synced(session, info, t)]
 
 

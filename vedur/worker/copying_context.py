@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from vedur import db as vdb
 from vedur.catalog import TableInfo, get_table_list
-from vedur.catalog.attrs import decode_attrs
+from vedur.catalog.attrs import decode_attrs, keeps_rows
 from vedur.change.aside import Policy
 from vedur.change.columns import Columns
 from vedur.errors import VedurError
@@ -179,8 +179,7 @@ class TableJob:
     @property
     def keeps_rows(self) -> bool:
         """`--skip-truncate`: what is in the table stays."""
-        attrs = decode_attrs(self.table.table_attrs)
-        return "skip_truncate" in attrs and attrs["skip_truncate"] not in ("0", "f", "false", "no")
+        return keeps_rows(decode_attrs(self.table.table_attrs))
 
     def cancel(self) -> None:
         """Ask the owner to stop."""

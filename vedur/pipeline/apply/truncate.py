@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vedur.change.condition import written
 from vedur.change.table import TableSpec
 from vedur.db import Database
 from vedur.sql import query
@@ -21,6 +22,14 @@ def truncate_together(db: Database, specs: Sequence[TableSpec]) -> None:
     nobody's business here. A delete in replica role does the same without either.
     """
     left = {spec.dest: spec for spec in specs}
+    for spec in specs:
+        if spec.condition and _shared(db, spec.dest):
+            # its own rows only: others bring theirs to the same table
+            del left[spec.dest]
+            text = query("replay", "truncate_part").format(
+                only=spec.only, dest=spec.dest, condition=written(spec.condition, alias="t")
+            )
+            db.execute(text)
     references = {d: _referencing(db, d) for d in left}
     by_delete: list[TableSpec] = []
     while True:
@@ -38,3 +47,7 @@ def truncate_together(db: Database, specs: Sequence[TableSpec]) -> None:
 
 def _referencing(db: Database, dest: str) -> set[str]:
     return {row.from_table for row in db.query(query("replay", "referencing"), [dest])}
+
+
+def _shared(db: Database, dest: str) -> bool:
+    return int(db.value(query("replay", "sharing"), [dest])) > 1

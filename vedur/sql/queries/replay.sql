@@ -368,3 +368,14 @@ truncate {tables}
 -- name: truncate_by_delete
 -- Where a foreign key forbids truncate; in replica role no foreign key looks at a delete.
 delete from {only} {dest}
+
+-- name: truncate_part
+-- Where several tables of the set come together in one: the rows of this one.
+delete from {only} {dest} as t where ({condition}
+    )
+
+-- name: sharing
+-- How many tables, of any queue, bring rows to a local table.
+select count(*)
+from londiste.table_info t
+where t.local and to_regclass(londiste.quote_fqname(coalesce(t.dest_table, t.table_name))) = to_regclass(%s)

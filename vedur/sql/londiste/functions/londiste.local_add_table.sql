@@ -20,7 +20,7 @@ as $$
 --             virtual_table, tgflags=) and for the trigger; i_table_attrs - urlenc settings to
 --             store; i_dest_table - name on this node, NULL when it is the same.
 -- Returns: 200 added, or added before; 301 added, but its trigger does not fire first;
---          400 no such set, no primary key; 403, 405 trigger or merge conflict; 404 no such
+--          400 no such set, no key (see londiste.table_key); 403, 405 trigger or merge conflict; 404 no such
 --          table, here or in the set; 410 added before with other settings. Nothing is
 --          changed by 4xx.
 -- Writes: londiste.table_info, also for merged and combined queues; triggers; on root
@@ -57,7 +57,7 @@ begin
             ret_note := 'Table does not exist: ' || _title;
             return;
         end if;
-        if position('k' in londiste.find_column_types(_dest)) = 0 then
+        if cardinality(londiste.table_key(_dest)) = 0 then
             ret_code := 400;
             ret_note := 'Primary key missing on table: ' || _title;
             return;
