@@ -490,14 +490,15 @@ COMMANDS: tuple[Command, ...] = (
         "FILE...",
         least=1,
         most=None,
-        details="Each script is one transaction; begin and commit inside are ignored, and what "
-        "cannot be part of a transaction is refused. Every node runs it at the same place in the "
-        "stream of changes. A script is known by its file name and runs once.\n\n"
+        details="Each script is one transaction; begin and commit inside are ignored. "
+        "Statements that cannot run inside a transaction (such as VACUUM) are refused. Every node "
+        "runs it at the same place in the stream of changes. A script is known by its file name and runs once.\n\n"
         "Comment lines before the first statement say where it runs: --*-- Local-Table: a, b "
         "means nodes that have these tables, and @a@ in the text is the node's name of it. Other "
-        "keys: Local-Sequence, Local-Destination, Need-Table, Need-Sequence, Need-Function, "
-        "Need-Schema, Need-View. Where a node has a table under another name, the names in the "
-        "statements are replaced by the node's. Names of indexes and types, and names inside "
+        "keys: Local-Sequence, Local-Destination (the set's name of a table that is local and "
+        "exists here), Need-Table, Need-Sequence, Need-Function (name, or name(number of "
+        "arguments)), Need-Schema, Need-View. Where a node has a table under another name, the "
+        "names in the statements are replaced by the node's. Names of indexes and types, and names inside "
         "functions, are not; a name without a schema counts as one in public.\n\n"
         "With --dry-run nothing runs: every node is asked, and what it would run is printed, with "
         "a warning for each schema or relation that the node lacks. The exit code is the number "

@@ -20,6 +20,7 @@ from vedur.catalog.quarantine import count_waiting
 from vedur.catalog.tables import OK_STATES, TableInfo, get_table_list
 from vedur.errors import StateError, UsageError
 from vedur.failpoint import reach
+from vedur.log import spark_log
 from vedur.names import parse_name, quote_ident
 from vedur.node.info import NodeInfo
 from vedur.ops.choose import choose, is_glob, meant
@@ -118,7 +119,13 @@ def start_spark(session: Session) -> SparkSession:
     from vedur.pipeline.session import start_session
 
     settings = session.settings
-    return start_session(f"{settings.job_name} compare", settings.spark, settings.logfile)
+    name = f"{settings.job_name} compare"
+    return start_session(
+        name,
+        settings.spark,
+        spark_log(settings.logfile),
+        echo=log.isEnabledFor(logging.DEBUG),
+    )
 
 
 def end_spark(spark: SparkSession) -> None:
@@ -268,7 +275,11 @@ def plan_pair(session: Session, nodes: Nodes, table: TableInfo, where: str | Non
         where=where,
     )
     if pair.ignored:
-        log.warning("Ignoring some columns: %s", ", ".join(pair.ignored))
+        log.warning(
+            "%s: not compared, exist on one side only: %s",
+            table.table_name,
+            ", ".join(pair.ignored),
+        )
     return replace(pair, name=table.table_name)
 
 

@@ -98,7 +98,7 @@ def node_problems(node: NodeDetail, max_lag: float = MAX_LAG) -> Iterator[Proble
             Kind.LAG,
             node.name,
             f"{node.lag:.0f} s behind the root{events}",
-            "see that the worker runs and what its log says; a large batch takes its time",
+            "check that the worker is running and read its log; a large batch can take minutes",
         )
     for copy in node.copies:
         if copy.error:
@@ -178,7 +178,7 @@ def _worker(node: NodeDetail) -> Iterator[Problem]:
                 Kind.WORKER,
                 node.name,
                 f'worker "{stop.consumer}" cannot go on: {stop.error}',
-                "mend the cause; it tries again by itself. The log of the worker says more",
+                "fix the cause; the worker retries by itself. Its log says more",
             )
     if node.status.paused:
         yield Problem(

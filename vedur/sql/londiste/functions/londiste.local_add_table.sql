@@ -33,6 +33,8 @@ declare
     _title text := _name || case when _dest <> _name then '(' || _dest || ')' else '' end;
     _args text[] := coalesce(i_trg_args, '{}');
     _attrs text := i_table_attrs;
+    -- a virtual table has no rows here that could be copied
+    _in_sync boolean := _args && array['expect_sync', 'virtual_table'];
     _state text;
     _node record;
     _old record;
@@ -93,7 +95,7 @@ begin
         return;
     end if;
 
-    if _node.node_type = 'leaf' and not _args && array['expect_sync', 'no_merge'] then
+    if _node.node_type = 'leaf' and not _in_sync and not 'no_merge' = any (_args) then
         if not 'merge_all' = any (_args) and exists (
             select 1
             from londiste.table_info t
@@ -144,7 +146,7 @@ begin
         return;
     end if;
 
-    if _node.node_type = 'root' or 'expect_sync' = any (_args) then
+    if _node.node_type = 'root' or _in_sync then
         _state := 'ok';
     end if;
     if not _found then
@@ -162,7 +164,7 @@ begin
         and t.table_name = _name
         and (t.queue_name = i_queue_name
             or _node.node_type = 'leaf'
-                and _args && array['merge_all', 'expect_sync']
+                and (_in_sync or 'merge_all' = any (_args))
                 and not 'no_merge' = any (_args)
                 and n.node_type = 'leaf'
                 and n.combined_queue is not distinct from _node.combined_queue
