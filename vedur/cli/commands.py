@@ -222,8 +222,11 @@ COMMANDS: tuple[Command, ...] = (
         "'\"Weird Schema\".\"Order\"' is the same as 'Weird Schema.Order'.\n\n"
         "A table needs a primary key, or a unique index over NOT NULL columns that is neither "
         "partial nor deferrable nor of an expression; the one of REPLICA IDENTITY USING INDEX "
-        "comes first. All tables are looked at before the first is added, and every one that "
-        "cannot be added is named with its reason.",
+        "comes first. With --all or a glob all tables are looked at before the first is added, and "
+        "every one that cannot be added is named with its reason.\n\n"
+        "Two tables may bring rows to one local table (--dest-table) only if each has a condition "
+        "(--where) that tells its rows from the other's, and the second is added with "
+        "--skip-truncate or --expect-sync.",
         options=_ADD_TABLE,
         examples=(
             ("src.ini add-table shop.orders shop.items", "offer two tables"),
@@ -492,14 +495,15 @@ COMMANDS: tuple[Command, ...] = (
         most=None,
         details="Each script is one transaction; begin and commit inside are ignored. "
         "Statements that cannot run inside a transaction (such as VACUUM) are refused. Every node "
-        "runs it at the same place in the stream of changes. A script is known by its file name and runs once.\n\n"
+        "runs it at the same place in the stream of changes. A script is known by its file name "
+        "and runs once.\n\n"
         "Comment lines before the first statement say where it runs: --*-- Local-Table: a, b "
         "means nodes that have these tables, and @a@ in the text is the node's name of it. Other "
         "keys: Local-Sequence, Local-Destination (the set's name of a table that is local and "
         "exists here), Need-Table, Need-Sequence, Need-Function (name, or name(number of "
         "arguments)), Need-Schema, Need-View. Where a node has a table under another name, the "
-        "names in the statements are replaced by the node's. Names of indexes and types, and names inside "
-        "functions, are not; a name without a schema counts as one in public.\n\n"
+        "names in the statements are replaced by the node's. Names of indexes and types, and names "
+        "inside functions, are not; a name without a schema counts as one in public.\n\n"
         "With --dry-run nothing runs: every node is asked, and what it would run is printed, with "
         "a warning for each schema or relation that the node lacks. The exit code is the number "
         "of nodes that could not run it, or could not be asked.",

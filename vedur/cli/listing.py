@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from dataclasses import asdict
@@ -12,6 +13,8 @@ from vedur.config import LondisteSettings
 from vedur.ops import handlers, show
 from vedur.ops.session import Session
 from vedur.status.tree import compact_lines, info_lines, title, tree_lines
+
+log = logging.getLogger("vedur.cli")
 
 
 def status(call: Call, settings: LondisteSettings) -> None:
@@ -135,7 +138,8 @@ def missing(call: Call, settings: LondisteSettings) -> None:
         print_table("", ("obj_kind", "obj_name", "reason"), rows, as_json=True)
         return
     print_table("Missing objects on node", ("obj_kind", "obj_name"), found)
-    print_table("Tables that cannot be added", ("table_name", "reason"), list(reasons.items()))
+    for name, reason in sorted(reasons.items()):
+        log.info("%s cannot be added: %s", name, reason)
 
 
 def show_handlers(call: Call, settings: LondisteSettings) -> None:

@@ -1,9 +1,9 @@
 """add-table: register tables, with triggers, attributes and (if asked) their creation.
 
-All tables are looked at before the first is added: what cannot be added is told with its reason,
-and nothing is changed unless the operator wants the others. Each table is one transaction under a
-statement timeout, so that a table somebody has locked does not make every other session queue
-behind this command.
+With --all or a glob all tables are looked at before the first is added: what cannot be added is
+told with its reason, and nothing is changed unless the operator wants the others. Each table is
+one transaction under a statement timeout, so that a table somebody has locked does not make every
+other session queue behind this command.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from vedur.node.command import command
 from vedur.node.info import NodeInfo
 from vedur.ops.call_worker import call_worker
 from vedur.ops.change_table import DEFAULT, check_policy
-from vedur.ops.choose import choose, meant
+from vedur.ops.choose import choose, is_glob, meant
 from vedur.ops.create_table import create_table, plan_foreign_keys
 from vedur.ops.fitness import left_out, require_alone, unfit_tables, warn_keys, why_not
 from vedur.ops.handlers import handler_attr
@@ -202,10 +202,10 @@ def _choose(session: Session, info: NodeInfo, provider: Database, wish: AddTable
         skip_missing=wish.skip_non_existing,
         why=lambda name: why_not(session.db, name) if info.is_root else None,
     )
-    if len(chosen) == 1 and not wish.all:
-        if not info.is_root:
-            require_alone(session, wish, chosen[0])
-        return chosen  # for everything else the contract has its own words
+    if not wish.all and not any(map(is_glob, wish.tables)):
+        for table in chosen if not info.is_root else ():
+            require_alone(session, wish, table)
+        return chosen  # named one by one: for everything else the contract has its own words
     unfit = {name: why for name, why in unfit.items() if name not in done}
     unfit |= unfit_tables(session, info.is_root, wish, chosen)
     return _without(chosen, unfit, wish)

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NO_KEY = (
-    "it has no primary key, and no unique index over NOT NULL columns: "
-    "add one of them (alter table ... add primary key)"
-)
+NO_KEY = "it has no primary key, and no unique index over NOT NULL columns"
 _NO_PRIMARY = (
     "it has no primary key, which upstream's SQL in this database asks for: "
     "alter table ... add primary key"
