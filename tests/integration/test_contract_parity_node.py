@@ -34,6 +34,7 @@ EXTRA_FUNCTIONS = {
     "londiste.drop_trigger",
     "londiste.local_add_table_combined",
     "londiste.restore_table_struct",
+    "londiste.table_key",
     "londiste.truncate_renamed",
 }
 #: Upstream forgot this one in its grants, so everybody may call it.

@@ -103,3 +103,9 @@ select * from pgq_node.node_location where queue_name='l'
 select * from pgq_node.set_node_attrs('b','x=y')
 
 select node_attrs from pgq_node.get_node_info('b')
+
+select pgq.ticker('r'), pgq.force_tick('r'), pgq.ticker('r')
+
+select * from pgq_node.set_global_watermark('r', (select max(t.tick_id) from pgq.tick t join pgq.queue q on q.queue_id = t.tick_queue where q.queue_name = 'r'))
+
+select s.last_tick_id = (select max(t.tick_id) from pgq.tick t join pgq.queue q on q.queue_id = t.tick_queue where q.queue_name = 'r') as follows from pgq_node.local_state s where s.queue_name = 'r' and s.consumer_name = 'r_worker'
