@@ -142,7 +142,7 @@ def test_names_in_quotes_mean_what_they_mean_in_sql(lab: Lab) -> None:
         add_table(lab.root, resync_root)
 
 
-def key_of_events(lab: Lab, table: str) -> list[str]:  # noqa: F811
+def key_of_events(lab: Lab, table: str) -> list[str]:
     """The key columns that the last event of a table names."""
     text = "select ev_type from pgq.event_template where ev_extra1 = %s order by ev_id desc limit 1"
     return list(json.loads(lab.root_db.value(text, [table]))["pkey"])
