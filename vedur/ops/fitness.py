@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 NO_KEY = "it has no primary key, and no unique index over NOT NULL columns"
 _NO_PRIMARY = (
-    "it has no primary key, which upstream's SQL in this database asks for: "
+    "it has no primary key, which the SQL that is installed in this database asks for: "
     "alter table ... add primary key"
 )
 _KINDS = {

@@ -6,4 +6,4 @@ select pg_catalog.to_regclass('pgq_node.node_info') is not null
 
 -- name: has_vedur
 -- Did Vedur install anything here?
-select pg_catalog.to_regclass('vedur.component') is not null
+select exists (select from pg_catalog.pg_namespace where nspname = 'vedur')
