@@ -286,8 +286,6 @@ def trim_log(path: str, size: int, count: int) -> None:
 
 def send_to_file(names: Iterable[str], path: str) -> None:
     """Let loggers of other people's libraries write to a file of their own, and not to ours."""
-    if path:  # not for everybody: Java writes to it, too, and nothing masks that
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
     for name in names:
         logger = logging.getLogger(name)
         for old in list(logger.handlers):

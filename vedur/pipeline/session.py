@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession as SparkSession
 
+log = logging.getLogger(__name__)
+
 #: What a replication worker wants; every key can be overridden in the ini.
 DEFAULTS = {
     "spark.master": "local[*]",
@@ -88,6 +90,7 @@ def start_session(
     if wanted.get("spark.master", "").startswith("local"):
         # Where Spark's pages listen, if the ini turns them on: no setting of Spark says that.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    log_path = _writable(log_path)
     if not (echo and not log_path):
         send_to_file(("py4j", "pyspark"), log_path)
     with _terminal_kept_clean(log_path, echo):
@@ -95,6 +98,19 @@ def start_session(
         warm_up(session)
     _keep_quiet()
     return session
+
+
+def _writable(log_path: str) -> str:
+    """The file if it can be written; another user's is no reason to do without Spark."""
+    if not log_path:
+        return ""
+    try:
+        # not for everybody: nothing masks what Java writes
+        os.close(os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    except OSError as error:
+        log.warning('Spark\'s own lines are lost, cannot write "%s": %s', log_path, error.strerror)
+        return ""
+    return log_path
 
 
 def _create(builder: Any, log_path: str) -> SparkSession:
@@ -211,18 +227,18 @@ def _terminal_kept_clean(log_path: str, echo: bool = False) -> Iterator[None]:
     sys.stderr.flush()
     saved = os.dup(1), os.dup(2)
     if echo and not log_path:
-        log = os.dup(2)  # stdout stays the data's
+        sink = os.dup(2)  # stdout stays the data's
     else:
-        # appended to, so that it can be emptied meanwhile; not for everybody: nothing masks it
-        log = os.open(log_path or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        # appended to, so that it can be emptied meanwhile
+        sink = os.open(log_path or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        os.dup2(log, 1)
-        os.dup2(log, 2)
+        os.dup2(sink, 1)
+        os.dup2(sink, 2)
         yield
     finally:
         os.dup2(saved[0], 1)
         os.dup2(saved[1], 2)
-        for fd in (log, *saved):
+        for fd in (sink, *saved):
             os.close(fd)
 
 
