@@ -100,7 +100,7 @@ class PidFile:
             # A process of upstream holds no lock: its pid alone must protect it.
             if pid != os.getpid() and is_running(pid):
                 raise AlreadyRunning(pidfile=self.path)
-            _log.info("Ignoring stale pidfile")
+            _log.info("Ignoring stale pidfile %s: its process is gone", self.path)
             Path(temp).rename(self.path)
             return True
         finally:

@@ -17,8 +17,11 @@ import json
 import logging
 import logging.config
 import logging.handlers
+import os
 import re
+import shutil
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -257,6 +260,43 @@ def _skylog_handlers(path: str) -> list[logging.Handler]:
         root.removeHandler(handler)
         handler.addFilter(_Masking())
     return handlers
+
+
+def spark_log(logfile: str) -> str:
+    """Where Spark's and Java's own lines go: beside the log file, '' where there is none."""
+    return f"{logfile}.spark" if logfile else ""
+
+
+def trim_log(path: str, size: int, count: int) -> None:
+    """Keep the file of another process small: a full one is copied to `path.1` and emptied.
+
+    Java holds it open and appends, so it cannot be renamed; a line that is written between the
+    two steps is lost. Never raises: logging is no reason to stop.
+    """
+    with contextlib.suppress(OSError):
+        if not path or not size or Path(path).stat().st_size <= size:
+            return
+        for number in range(count - 1, 0, -1):
+            with contextlib.suppress(FileNotFoundError):
+                Path(f"{path}.{number}").replace(f"{path}.{number + 1}")
+        if count:
+            shutil.copyfile(path, f"{path}.1")
+        os.truncate(path, 0)
+
+
+def send_to_file(names: Iterable[str], path: str) -> None:
+    """Let loggers of other people's libraries write to a file of their own, and not to ours."""
+    for name in names:
+        logger = logging.getLogger(name)
+        for old in list(logger.handlers):
+            if getattr(old, "vedur", False):
+                logger.removeHandler(old)
+                old.close()
+        handler: logging.Handler = logging.FileHandler(path) if path else logging.NullHandler()
+        handler.setFormatter(LineFormatter("londiste", traceback=True))
+        handler.vedur = True  # type: ignore[attr-defined]
+        logger.addHandler(handler)
+        logger.propagate = False
 
 
 def drop_console() -> None:

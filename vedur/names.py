@@ -3,10 +3,14 @@
 The contract stores and prints names unquoted (`digoal_01.user_info`), and a bare name means
 schema `public`. A name with more than one dot is ambiguous there, as upstream; the first dot
 separates. Quoting for SQL text is done here alone, by the rule that quotes always.
+
+An operator may also write a name as SQL does, `"Weird Schema"."Order"`, either part quoted or both;
+`readings` gives what such a text can mean. Stored names are never read that way.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from vedur.errors import UsageError
@@ -55,3 +59,40 @@ def parse_name(text: str) -> QualifiedName:
 def fqname(text: str) -> str:
     """The contract's form of a name: `public.` added where there is no schema."""
     return str(parse_name(text))
+
+
+_PART = r'"(?:[^"]|"")+"|[^".]+'
+_SQL_FORM = re.compile(rf"({_PART})(?:\.({_PART}))?")
+
+
+def sql_parts(text: str) -> tuple[str, ...] | None:
+    """The parts of a name with at least one part in double quotes, as written; None for others."""
+    match = _SQL_FORM.fullmatch(text)
+    if match is None or '"' not in text:
+        return None
+    return tuple(part for part in match.groups() if part is not None)
+
+
+def readings(text: str) -> tuple[str, ...]:
+    """What a name that an operator wrote can mean, the likeliest first, in the contract's form.
+
+    In `"Weird Schema"."Order"` the quotes are SQL's, unless a name really has quotes in it.
+    """
+    parts = sql_parts(text)
+    plain = fqname(text)
+    if parts is None:
+        return (plain,)
+    bare = [part[1:-1].replace('""', '"') if part[0] == '"' else part for part in parts]
+    if len(bare) == 1:
+        bare.insert(0, "public")
+    schema, name = bare
+    if "." in schema:
+        raise UsageError(
+            f'schema "{schema}" has a dot in its name: the registry cannot hold such a name'
+        )
+    return (fqname(f"{schema}.{name}"), plain)
+
+
+def read_name(text: str) -> str:
+    """The contract's form of a name that an operator gives to something new."""
+    return readings(text)[0]

@@ -7,6 +7,7 @@ appends to a log table, so a change applied twice or not at all shows.
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -194,6 +195,7 @@ def test_its_java_is_killed_under_load(site: Site) -> None:
     assert site.worker == worker
     said = site.log(seen)
     assert f"ERROR Job {LEAF} crashed: Spark has ended on its own: it is started again" in said
+    assert f"{LEAF}.log.spark" in said
     assert "Traceback" not in said
     assert "ERR" not in site.lab.londiste(ROOT, "status").stdout
 
@@ -227,6 +229,10 @@ def test_sparks_python_is_killed(site: Site) -> None:
 
     site.under_load(kill)
     assert f"Job {LEAF} crashed" not in site.log(seen)
+    # what Spark says about it has a file of its own: every line of the log is ours
+    assert "Lost task" in (site.lab.base / "log" / f"{LEAF}.log.spark").read_text()
+    ours = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ \d+ [A-Z]+ ")
+    assert [line for line in site.log().splitlines() if not ours.match(line)] == []
 
 
 @pytest.mark.long

@@ -36,6 +36,7 @@ EXTRA_FUNCTIONS = {
     "londiste.copy_table_actions",
     "londiste.local_add_table_combined",
     "londiste.restore_table_struct",
+    "londiste.table_key",
     "londiste.truncate_renamed",
 }
 #: Upstream forgot this one in its grants, so everybody may call it.

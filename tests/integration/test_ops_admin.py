@@ -21,6 +21,7 @@ from vedur.catalog.structure import foreign_keys, read_structure
 from vedur.clock import SYSTEM
 from vedur.config import LondisteSettings
 from vedur.db.conninfo import with_params
+from vedur.db.install import install
 from vedur.errors import (
     ConnectError,
     PrivilegeError,
@@ -37,6 +38,7 @@ from vedur.ops import show
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.change_provider import change_provider
 from vedur.ops.create_node import create_node, plan_node
+from vedur.ops.doctor_server import check_provider
 from vedur.ops.drop_node import drop_node
 from vedur.ops.execute import execute
 from vedur.ops.execute_plan import plan_execute
@@ -46,7 +48,8 @@ from vedur.ops.resync import resync
 from vedur.ops.sequences import add_seq, remove_seq
 from vedur.ops.session import Session
 from vedur.ops.wait_sync import wait_provider, wait_root, wait_sync
-from vedur.status.snapshot import ConsumerError
+from vedur.status.snapshot import ConsumerError, read_node
+from vedur.worker.loop import Worker
 
 QUEUE = "replika"
 
@@ -195,9 +198,15 @@ def test_create_leaf_says_what_is_wrong(lab: Lab) -> None:
 def test_a_failed_creation_can_be_repeated(lab: Lab) -> None:
     create_node(lab.root, plan_node(lab.root, NodeType.ROOT, "src", lab.root_db.connstr))
     node = plan_node(lab.leaf, NodeType.LEAF, "dst", lab.leaf_db.connstr, lab.root_db.connstr)
-    bad = dataclasses.replace(node, combined="no_such_queue")
-    with pytest.raises((RefusedError, VedurError)):
-        create_node(lab.leaf, bad)
+    # the root learns of the node, then its own registration fails
+    install(lab.leaf_db)
+    lab.leaf_db.execute(
+        "create function no() returns trigger language plpgsql as $$ begin raise 'no'; end $$;"
+        "create trigger no before insert on pgq_node.node_info execute function no()"
+    )
+    with pytest.raises(VedurError, match="no"):
+        create_node(lab.leaf, node)
+    lab.leaf_db.execute("drop trigger no on pgq_node.node_info")
     assert get_node_info(lab.leaf_db, QUEUE) is None
     assert lab.root_db.query("select * from pgq_node.get_subscriber_info(%s)", [QUEUE]) == []
     create_node(lab.leaf, node)
@@ -349,7 +358,7 @@ def test_remove_table(lab: Lab) -> None:
     lab.log.clear()
     remove_table(lab.leaf, ["s.b"])
     assert lab.lines() == ["INFO Table removed: s.b"]
-    assert show.seqs(lab.leaf) == []
+    assert [(seq.seq_name, seq.local) for seq in show.seqs(lab.leaf)] == [("s.b_id_seq", False)]
     assert [t.table_name for t in show.tables(lab.leaf)] == ["s.a"]
     assert show.missing(lab.leaf) == [("S", "s.b_id_seq"), ("r", "s.b")]
     with pytest.raises(UsageError, match="Cannot proceed"):
@@ -377,7 +386,7 @@ def test_sequences(lab: Lab) -> None:
     lab.log.clear()
     remove_seq(lab.leaf, [], everything=True)
     assert lab.lines() == ["INFO Sequence removed: s.b_id_seq"]
-    assert show.seqs(lab.leaf) == []
+    assert [(seq.seq_name, seq.local) for seq in show.seqs(lab.leaf)] == [("s.b_id_seq", False)]
 
 
 def test_missing_lists_what_is_left(lab: Lab) -> None:
@@ -567,35 +576,86 @@ def test_drop_node_that_is_gone(lab: Lab) -> None:
     assert lab.lines()[-1] == "INFO Node dropped: dst"
 
 
-def test_branch_and_change_provider(
+def make_branch(lab: Lab, mid_db: vdb.Database, installed: bool) -> None:
+    """A branch below the root as Londiste makes one; with our schema beside it, or without."""
+    if installed:
+        install(mid_db)
+    for db in (lab.root_db, lab.leaf_db, mid_db):
+        for name, place in (("src", lab.root_db), ("dst", lab.leaf_db), ("mid", mid_db)):
+            args = [QUEUE, name, place.connstr]
+            db.execute("select pgq_node.register_location(%s, %s, %s, false)", args)
+    register = "select pgq_node.register_subscriber(%s, 'mid', 'mid', null)"
+    lab.root_db.execute(register, [QUEUE])
+    create = "select pgq_node.create_node(%s, 'branch', 'mid', 'mid', 'src', 1, null)"
+    mid_db.execute(create, [QUEUE])
+
+
+def test_what_a_branch_of_ours_cannot_do_is_refused(
     lab: Lab, make_db_on: MakeOn, newest: TestServer, kind: str, servers: Servers
 ) -> None:
+    """It would pass nothing on, and keep the root's queue from being rotated for ever."""
     lab.create_nodes()
-    add_table(lab.root, AddTable(tables=["s.a"]))
     server = newest if kind == "ours" else servers.get(15)
     mid_db = make_db_on(server, "bare" if kind == "ours" else kind, autocommit=True)
     with Session(settings("mid", mid_db.connstr)) as mid:
         node = plan_node(mid, NodeType.BRANCH, "mid", mid_db.connstr, lab.root_db.connstr)
-        create_node(mid, node)
-        info = get_node_info(mid_db, QUEUE)
-        assert info and info.node_type is NodeType.BRANCH
-        known = mid_db.query("select table_name from londiste.get_table_list(%s)", [QUEUE])
-        assert [row.table_name for row in known] == ["s.a"]
-        with pytest.raises(StateError, match="cannot subscribe to itself"):
-            change_provider(lab.leaf, "dst")
-        with pytest.raises(StateError, match="has already 'src' as provider"):
-            change_provider(lab.leaf, "src")
-        # the leaf's worker would learn of the new member through the queue
-        lab.leaf_db.execute(
-            "select pgq_node.register_location('replika', 'mid', %s, false)", [mid_db.connstr]
+        with pytest.raises(StateError, match=r"branches are not supported yet.*Use create-leaf"):
+            create_node(mid, node)
+        assert not mid_db.value("select to_regclass('vedur.component')")  # nothing was written
+        assert {m.node_name for m in get_queue_locations(lab.root_db, QUEUE)} == {"dst", "src"}
+        merging = plan_node(
+            mid, NodeType.LEAF, "mid", mid_db.connstr, lab.root_db.connstr, combined="q2"
         )
-        with Meanwhile(lambda: _accept(lab)):
+        with pytest.raises(StateError, match="--merge is not supported yet"):
+            create_node(mid, merging)
+        make_branch(lab, mid_db, installed=True)
+        lab.log.clear()
+        create_node(mid, node)  # an upgrade of its SQL is all that it does
+        assert "Node is already initialized as branch" in lab.lines()[-2]
+        with pytest.raises(StateError, match='"mid" is a branch of Vedur, which passes no events'):
             change_provider(lab.leaf, "mid")
-        moved = get_node_info(lab.leaf_db, QUEUE)
-        assert moved and moved.provider_node == "mid"
-        subscribers = "select node_name from pgq_node.get_subscriber_info('replika')"
-        assert [row.node_name for row in lab.root_db.query(subscribers)] == ["mid"]
-        assert [row.node_name for row in mid_db.query(subscribers)] == ["dst"]
+        info = get_node_info(lab.leaf_db, QUEUE)
+        assert info and not info.worker_paused
+        below = dataclasses.replace(info, provider_node="mid", provider_location=mid_db.connstr)
+        found = [f.found for f in check_provider(mid, below) if f.verdict == "fail"]
+        assert any("passes no events on yet" in text for text in found)
+        worker = Worker(mid.settings, make_runner=lambda provider, state: pytest.fail("it works"))
+        worker.on_alive = lambda: pytest.fail("it lives")
+        with pytest.raises(StateError, match=r"this node is a branch.*nothing is applied"):
+            worker.run()
+        assert "this node is a branch" in str(read_node(mid_db, QUEUE, "mid").errors)
+        other_db = make_db_on(server, "bare" if kind == "ours" else kind, autocommit=True)
+        with Session(settings("low", other_db.connstr)) as low:
+            lower = plan_node(low, NodeType.LEAF, "low", other_db.connstr, mid_db.connstr)
+            with pytest.raises(StateError, match="is a branch of Vedur"):
+                create_node(low, lower)
+        assert "low" not in [m.node_name for m in get_queue_locations(lab.root_db, QUEUE)]
+
+
+def test_a_branch_of_londistes_own_worker_is_a_provider(
+    lab: Lab, make_db_on: MakeOn, kind: str, servers: Servers
+) -> None:
+    if kind == "ours":
+        pytest.skip("about upstream's SQL")
+    lab.create_nodes()
+    mid_db = make_db_on(servers.get(15), kind, autocommit=True)
+    make_branch(lab, mid_db, installed=False)
+    with pytest.raises(StateError, match="cannot subscribe to itself"):
+        change_provider(lab.leaf, "dst")
+    with pytest.raises(StateError, match="has already 'src' as provider"):
+        change_provider(lab.leaf, "src")
+    with Meanwhile(lambda: _accept(lab)):
+        change_provider(lab.leaf, "mid")
+    moved = get_node_info(lab.leaf_db, QUEUE)
+    assert moved and moved.provider_node == "mid"
+    subscribers = "select node_name from pgq_node.get_subscriber_info('replika') order by 1"
+    assert [row.node_name for row in lab.root_db.query(subscribers)] == ["mid"]
+    assert [row.node_name for row in mid_db.query(subscribers)] == ["dst"]
+    low_db = make_db_on(servers.get(15), kind, autocommit=True)
+    with Session(settings("low", low_db.connstr)) as low:
+        node = plan_node(low, NodeType.LEAF, "low", low_db.connstr, mid_db.connstr)
+        create_node(low, node)
+    assert [row.node_name for row in mid_db.query(subscribers)] == ["dst", "low"]
 
 
 def script(tmp_path: Path, name: str, text: str) -> str:

@@ -564,7 +564,7 @@ def test_skip_of_what_is_not_in_the_way_needs_force(leaf: Leaf) -> None:
         r.ev_id for r in leaf.root.query("select ev_id from pgq.event_1 order by 1 desc limit 2")
     ]
     with session(leaf) as open_session:
-        with pytest.raises(StateError, match=r"not in the way of anything.*--force"):
+        with pytest.raises(StateError, match=r"is not blocking replication now.*--force"):
             skip(open_session, Skipping(event=ids[0], reason="x"))
         skip(open_session, Skipping(event=ids[0], reason="x", force=True))
         with pytest.raises(UsageError, match="either --event=N or --tick=N"):

@@ -33,6 +33,18 @@ def test_choose_names_and_globs() -> None:
     assert choose(["zz*"], names) == []
 
 
+def test_choose_reads_names_as_sql_writes_them() -> None:
+    names = ["Weird Schema.Order", "Weird Schema.x*", "Weird Schema.xy", 'public."q"', "public.q"]
+    assert choose(['"Weird Schema"."Order"'], names) == ["Weird Schema.Order"]
+    assert choose(["Weird Schema.Order"], names) == ["Weird Schema.Order"]
+    assert choose(['"Weird Schema".x*'], names) == ["Weird Schema.x*", "Weird Schema.xy"]
+    assert choose(['"Weird Schema"."x*"'], names) == ["Weird Schema.x*"]
+    assert choose(['"""q"""'], names) == ['public."q"']
+    assert choose(['"q"'], ['public."q"']) == ['public."q"']
+    with pytest.raises(UsageError, match="can mean"):
+        choose(['"q"'], names)
+
+
 def test_choose_says_what_is_not_there(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     with pytest.raises(UsageError, match="Cannot proceed"):
@@ -52,7 +64,7 @@ def test_choose_says_what_is_not_there(caplog: pytest.LogCaptureFixture) -> None
         (AddTable(tables=()), "add-table needs TABLE"),
         (AddTable(tables=("a", "b"), dest_table="c"), "only for single table"),
         (AddTable(tables=("a",), handler_args=("x=1",)), "--handler-arg needs --handler"),
-        (AddTable(tables=("a",), merge_all=True, no_merge=True), "exclude each other"),
+        (AddTable(tables=("a",), merge_all=True), "--merge-all is not supported yet"),
         (AddTable(tables=("a",), max_parallel_copy=0), "at least 1"),
     ],
 )
@@ -154,7 +166,21 @@ def test_script_header() -> None:
     with pytest.raises(UsageError, match="Invalid key: Foo"):
         parse_attrs("--*-- Foo: a\nselect 1")
     with pytest.raises(UsageError, match="Need-Function expects"):
-        parse_attrs("--*-- Need-Function: f\nselect 1")
+        parse_attrs("--*-- Need-Function: f(x)\nselect 1")
+    assert parse_attrs("--*-- Need-Function: f\nselect 1") == {"need-function": ("f",)}
+
+
+def test_script_header_with_empty_lines() -> None:
+    text = """
+        --*-- Local-Sequence: one
+        --*--
+        --*-- Local-Table: a ,
+        --
+        --*--
+        --*--     b, c
+        --*--
+        select 1;"""
+    assert parse_attrs(text) == {"local-sequence": ("one",), "local-table": ("a", "b", "c")}
 
 
 def test_header_survives_the_loss_of_begin() -> None:
@@ -214,7 +240,7 @@ def test_structures_differ_in_words() -> None:
         'column "odd Name" (text) is missing here',
         'column "twice" (integer) is missing here',
         'column "new" (integer) is missing on provider, and it is NOT NULL without a default',
-        "primary key is (id) on provider, missing here",
+        "key is (id) on provider, missing here",
     ]
 
 

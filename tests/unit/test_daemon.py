@@ -61,7 +61,7 @@ def test_stale_pidfile_is_ignored_and_said(tmp_path: Path, caplog, content: str)
     path.write_text(f"{dead_pid()}\n" if content == "dead" else content)
     with caplog.at_level("INFO"), PidFile(str(path)):
         assert path.read_text() == f"{os.getpid()}\n"
-    assert "Ignoring stale pidfile" in caplog.text
+    assert f"Ignoring stale pidfile {path}" in caplog.text
 
 
 def test_release_leaves_a_file_of_another_process(tmp_path: Path) -> None:

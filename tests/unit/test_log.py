@@ -20,7 +20,10 @@ from vedur.log import (
     holds_password,
     mask,
     mask_connstr,
+    send_to_file,
     setup_logging,
+    spark_log,
+    trim_log,
 )
 from vedur.node.command import literal
 
@@ -244,3 +247,36 @@ def test_arguments_of_functions_are_shown_without_passwords() -> None:
     shown = literal("host=h password='s3 \\'cret' user=u")
     assert shown == "'host=h password=*** user=u'"
     assert literal("it's") == "'it''s'"
+
+
+def test_the_log_of_another_process_is_kept_small(tmp_path: Path) -> None:
+    path = tmp_path / "w.log.spark"
+    assert spark_log(str(tmp_path / "w.log")) == str(path)
+    assert spark_log("") == ""
+    with path.open("ab", buffering=0) as java:  # held open and appended to
+        for text in (b"one" * 5, b"two" * 5, b"six" * 5):
+            java.write(text)
+            trim_log(str(path), 10, 2)
+        java.write(b"ten")
+    trim_log(str(path), 10, 2)
+    assert path.read_bytes() == b"ten"
+    assert [p.name for p in sorted(tmp_path.iterdir())] == [
+        path.name,
+        f"{path.name}.1",
+        f"{path.name}.2",
+    ]
+    assert (tmp_path / f"{path.name}.1").read_bytes() == b"six" * 5
+    trim_log(str(tmp_path / "none"), 10, 2)
+    trim_log("", 10, 2)
+
+
+def test_other_peoples_loggers_have_a_file_of_their_own(tmp_path: Path, capsys) -> None:
+    setup_logging(LogOptions(logfile=str(tmp_path / "w.log")))
+    place = tmp_path / "w.log.spark"
+    for _ in range(2):
+        send_to_file(("some.library",), str(place))
+    logging.getLogger("some.library.part").warning("Java says password=secret")
+    logging.getLogger("vedur").warning("ours")
+    assert place.read_text().count("Java says password=***") == 1
+    assert "Java says" not in (tmp_path / "w.log").read_text() + capsys.readouterr().err
+    send_to_file(("some.library",), "")

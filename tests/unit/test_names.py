@@ -6,7 +6,7 @@ import pytest
 
 from vedur import errors
 from vedur.errors import UsageError
-from vedur.names import QualifiedName, fqname, parse_name, quote_ident
+from vedur.names import QualifiedName, fqname, parse_name, quote_ident, read_name, readings
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,28 @@ def test_parse_name(text: str, want: QualifiedName) -> None:
 def test_bad_names_say_which(text: str) -> None:
     with pytest.raises(UsageError):
         parse_name(text)
+
+
+@pytest.mark.parametrize(
+    "text,want",
+    [
+        ("t", ("public.t",)),
+        ('"T"', ("public.T", 'public."T"')),
+        ('"Weird Schema"."Order"', ("Weird Schema.Order", '"Weird Schema"."Order"')),
+        ('s."a.b"', ("s.a.b", 's."a.b"')),
+        ('"a""b".c', ('a"b.c', '"a""b".c')),
+        ('Od"d.Na me', ('Od"d.Na me',)),
+        ('"open.x', ('"open.x',)),
+    ],
+)
+def test_what_a_written_name_can_mean(text: str, want: tuple[str, ...]) -> None:
+    assert readings(text) == want
+    assert read_name(text) == want[0]
+
+
+def test_a_schema_with_a_dot_cannot_be_registered() -> None:
+    with pytest.raises(UsageError, match="dot in its name"):
+        readings('"a.b".c')
 
 
 def test_quoting() -> None:

@@ -367,6 +367,30 @@ def test_each_illness(sick: dict[str, object], kind: Kind, severity: Severity, w
     assert found[0].action
 
 
+def test_a_node_that_holds_back_rotation_is_named() -> None:
+    """Its watermark stands still while its position moves: the queue keeps everything since."""
+    late = Consumer(".a.watermark", 9000.0, 5.0, 1, 77)
+    queue = replace(HEALTHY, consumers=(late, Consumer(".global_watermark", 9000.0, 5.0, 1, 77)))
+    (found,) = problems(overview(node("root", "root", queue=queue), node("a", tick_age=2.0)))
+    assert (found.kind, found.node) == (Kind.ROTATION, "root")
+    assert (
+        'node "a" holds back rotation: its position is tick 5, its watermark is tick 1'
+        in found.what
+    )
+    # a node that is itself as far behind is no such case, nor one that reported not long ago
+    assert not problems(overview(node("root", "root", queue=queue), node("a", tick_age=8999.0)))
+    queue = replace(HEALTHY, consumers=(replace(late, lag=900.0),))
+    assert not problems(overview(node("root", "root", queue=queue), node("a", tick_age=2.0)))
+
+
+def test_a_branch_of_ours_is_named() -> None:
+    mid = node("mid", "branch", vedur_version="0.1.0")
+    (found,) = problems(overview(node("root", "root", queue=HEALTHY), mid))
+    assert (found.kind, found.severity) == (Kind.NODE, Severity.FAIL)
+    assert "passes no events on yet" in found.what
+    assert not problems(overview(node("root", "root", queue=HEALTHY), node("mid", "branch")))
+
+
 def test_nodes_that_do_not_answer() -> None:
     gone = NodeDetail(NodeStatus("a", "dead", failure="timeout expired"))
     dead = NodeDetail(NodeStatus("b", "dead", failure=TAGGED))

@@ -13,6 +13,7 @@ MAX_PARALLEL_COPY = "max_parallel_copy"
 HANDLER = "handler"
 ON_ERROR = "on_error"
 COLUMNS = "columns"
+SKIP_TRUNCATE = "skip_truncate"
 
 
 def encode_attrs(attrs: Mapping[str, str | None]) -> str | None:
@@ -32,6 +33,11 @@ def same_but_policy(one: str | None, other: str | None) -> bool:
     staged before.
     """
     return decode_attrs(one) | {ON_ERROR: None} == decode_attrs(other) | {ON_ERROR: None}
+
+
+def keeps_rows(attrs: Mapping[str, str | None]) -> bool:
+    """`--skip-truncate`: the first copy leaves the rows that it finds."""
+    return SKIP_TRUNCATE in attrs and attrs[SKIP_TRUNCATE] not in ("0", "f", "false", "no")
 
 
 def decode_attrs(text: str | None) -> dict[str, str | None]:

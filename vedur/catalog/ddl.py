@@ -29,25 +29,28 @@ def create_table(
 ) -> list[str]:
     """Statements that make `structure` under the name `dest`.
 
-    Without `full`: columns and primary key. With it: constraints except foreign keys (the other
-    tables may not be here yet), indexes, triggers, rules, grants and owner too. `sequences` are
-    those that exist (or will) where it runs: a default of any other is left out; grants and owner
-    are left out for roles that are not in `roles`.
+    Without `full`: columns and the key, which is a unique index where there is no primary key.
+    With it: constraints except foreign keys (the other tables may not be here yet), indexes,
+    triggers, rules, grants and owner too. `sequences` are those that exist (or will) where it
+    runs: a default of any other is left out; grants and owner are left out for roles that are not
+    in `roles`.
     """
     statements = [_create(structure, dest, sequences)]
     renames = {str(structure.table): str(dest)}
     names = _Names(structure.table, dest)
     for constraint in structure.constraints:
-        if constraint.kind == "p" or (full and constraint.kind in "uxc"):
+        is_key = constraint.kind == "p" or constraint.name == structure.key_name
+        if is_key or (full and constraint.kind in "uxc"):
             statements.append(
                 f"alter table {dest.quoted} add constraint "
                 f"{quote_ident(names.new(constraint.name))} {constraint.definition}"
             )
+    parts = [i for i in structure.indexes if full or i.name == structure.key_name]
+    parts += [*structure.triggers, *structure.rules] if full else []
+    for part in parts:
+        moved = rename_tables(part.definition, renames)
+        statements.append(_rename_object(moved, part.name, names.new(part.name)))
     if full:
-        parts = [*structure.indexes, *structure.triggers, *structure.rules]
-        for part in parts:
-            moved = rename_tables(part.definition, renames)
-            statements.append(_rename_object(moved, part.name, names.new(part.name)))
         statements += _rights(structure, dest, roles)
     return [statement.rstrip().rstrip(";") for statement in statements]
 

@@ -1,9 +1,10 @@
 """What a script of `execute` says about itself, and what may be in it; pure.
 
 Header lines before the first statement: `--*-- Key: value, value,` (a trailing comma continues on
-the next such line). Keys say where the script runs: on nodes that have all the things named. A
-script is one transaction, so `begin` and `commit` around it are taken out, and anything that
-would end the transaction, or cannot run in one, is refused.
+the next such line; a line with nothing behind `--*--` is passed over). Keys say where the script
+runs: on nodes that have all the things named. A script is one transaction, so `begin` and `commit`
+around it are taken out, and anything that would end the transaction, or cannot run in one, is
+refused.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from vedur.errors import UsageError
 
 _HEADER = re.compile(r"^\s*--\*--\s*(.*?)\s*$")
 _KEY = re.compile(r"^([A-Za-z][\w-]*)\s*:\s*(.*)$")
-_FUNCTION = re.compile(r"^[^()]+\(\d+\)$")
+#: A function without a number is one without arguments, as upstream reads it.
+_FUNCTION = re.compile(r"^[^()]+(\(\d+\))?$")
 
 LOCAL_KEYS = ("local-table", "local-sequence", "local-destination")
 NEED_KEYS = ("need-table", "need-sequence", "need-function", "need-schema", "need-view")
@@ -68,6 +70,8 @@ def parse_attrs(text: str) -> dict[str, tuple[str, ...]]:
         if not header:
             continue
         words = header[1]
+        if not words:
+            continue  # a value that a comma left open goes on behind it
         if not key:
             match = _KEY.match(words)
             if not match:
@@ -82,7 +86,9 @@ def parse_attrs(text: str) -> dict[str, tuple[str, ...]]:
         key = key if words.endswith(",") else ""
     for name in found.get("need-function", ()):
         if not _FUNCTION.match(name):
-            raise UsageError(f'Need-Function expects name(number of arguments), got "{name}"')
+            raise UsageError(
+                f'Need-Function expects name or name(number of arguments), got "{name}"'
+            )
     return {name: tuple(values) for name, values in found.items()}
 
 

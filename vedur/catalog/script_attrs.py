@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote_plus
 
 from vedur.db import Database
+from vedur.errors import StateError
 from vedur.names import fqname, parse_name
 from vedur.sql import query
 
@@ -60,17 +61,26 @@ def _holds(db: Database, key: str, name: str, tables: dict[str, str], sequences:
     if key == "local-table":
         return fqname(name) in tables
     if key == "local-destination":
-        return fqname(name) in tables.values()
+        # the set's name, as upstream: it may be registered here and its table not be there
+        dest = tables.get(fqname(name))
+        return dest is not None and _has_objects(db, dest, "need-table")
     if key == "local-sequence":
         return fqname(name) in sequences
     if key == "need-schema":
         return bool(db.query(query("catalog", "has_schemas"), [[name]]))
     if key == "need-function":
         function, _, count = name.partition("(")
+        number = count.rstrip(")").strip() or "0"
+        if not number.isdigit():
+            raise StateError(
+                f'the script\'s Need-Function "{name}" is not name(number of arguments): '
+                "mend the script on the root, and skip this event"
+            )
         return bool(
-            db.value(query("catalog", "has_function"), [fqname(function), int(count.rstrip(")"))])
+            db.value(query("catalog", "has_function"), [fqname(function.strip()), int(number)])
         )
-    if key in _RELKINDS:
-        kinds = list(_RELKINDS[key])
-        return bool(db.query(query("catalog", "has_objects"), [[fqname(name)], kinds]))
-    return True
+    return key not in _RELKINDS or _has_objects(db, fqname(name), key)
+
+
+def _has_objects(db: Database, name: str, key: str) -> bool:
+    return bool(db.query(query("catalog", "has_objects"), [[name], list(_RELKINDS[key])]))

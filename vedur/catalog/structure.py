@@ -59,7 +59,11 @@ class Grant:
 
 @dataclass(frozen=True)
 class Structure:
-    """Everything about a table but its rows."""
+    """Everything about a table but its rows.
+
+    `key` are the columns by which changes find their rows: the primary key, else a unique index
+    that can stand for it; `key_name` is the index.
+    """
 
     table: QualifiedName
     kind: str
@@ -73,6 +77,7 @@ class Structure:
     triggers: tuple[Definition, ...]
     rules: tuple[Definition, ...]
     grants: tuple[Grant, ...]
+    key_name: str | None = None
 
     def column(self, name: str) -> Column | None:
         """The column of that name."""
@@ -95,6 +100,7 @@ def read_structure(db: Database, table: QualifiedName) -> Structure | None:
         head = db.one(query("catalog", "table_head"), [table.schema, table.name])
         if head is None:
             return None
+        key = db.query(query("catalog", "table_key"), [head.oid])
         return Structure(
             table=table,
             kind=head.kind,
@@ -102,7 +108,8 @@ def read_structure(db: Database, table: QualifiedName) -> Structure | None:
             partition_key=head.partition_key,
             options=tuple(head.options or ()),
             columns=_columns(db, head.oid),
-            key=tuple(row.name for row in db.query(query("catalog", "table_key"), [head.oid])),
+            key=tuple(row.name for row in key),
+            key_name=key[0].index_name if key else None,
             constraints=tuple(
                 Constraint(row.name, row.kind, row.definition)
                 for row in db.query(query("catalog", "table_constraints"), [head.oid])
@@ -189,7 +196,7 @@ def differences(provider: Structure, local: Structure, columns: Columns | None =
             found.append(f'column "{mine.name}" ({mine.type}) is missing on provider{note}')
     key = tuple(names.get(name, name) for name in provider.key)
     if key != local.key:
-        found.append(f"primary key is {_key(key)} on provider, {_key(local.key)} here")
+        found.append(f"key is {_key(key)} on provider, {_key(local.key)} here")
     return found
 
 

@@ -70,8 +70,8 @@ _ADD_TABLE: tuple[Option, ...] = (
     ),
     option("--handler", help="table handler, see show-handlers", metavar="NAME"),
     option("--handler-arg", help="argument of it (repeatable)", metavar="KEY=VALUE", repeat=True),
-    option("--merge-all", help="merge the table from all queues that have it"),
-    option("--no-merge", help="do not merge it from other queues"),
+    option("--merge-all", help="refused in this version: parts would empty each other's rows"),
+    option("--no-merge", help="other queues have a table of this name, too: take this one's"),
     _ON_ERROR,
     option(
         "--max-parallel-copy",
@@ -80,6 +80,11 @@ _ADD_TABLE: tuple[Option, ...] = (
         kind=int,
     ),
     _SKIP_NON_EXISTING,
+    option(
+        "--skip-unusable",
+        help="pass over tables that cannot be added (no key, unlogged, ...) and add the others; "
+        "without it, one of them keeps all from being added",
+    ),
     option("--force", help="ignore some warnings"),
 )
 
@@ -101,12 +106,15 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "create-branch",
-        "make it a node that others can read from",
+        "make it a node that others can read from (refused in this version)",
         "nodes:create_branch",
         _NODES,
         "[NODE [CONNSTR]]",
         most=2,
-        details="A branch keeps a copy of the queue, and tables if they are added.",
+        details="Refused in this version: the worker does not publish events on a branch yet, so "
+        "nodes below it would get nothing and the root's queue would never be rotated. For a node "
+        "that is a branch already, the command brings its SQL up to date. A branch that Londiste's "
+        "own worker runs can be the provider of a leaf.",
         options=(
             _PROVIDER,
             option(
@@ -119,7 +127,7 @@ COMMANDS: tuple[Command, ...] = (
         examples=(
             (
                 "mid.ini create-branch mid 'host=db2 dbname=x' --provider='host=db1 dbname=x'",
-                "a node between root and leafs",
+                "only brings the SQL of a branch that exists up to date",
             ),
         ),
         side="admin",
@@ -133,7 +141,7 @@ COMMANDS: tuple[Command, ...] = (
         most=2,
         options=(
             _PROVIDER,
-            option("--merge", help="merge into this combined queue", metavar="QUEUE"),
+            option("--merge", help="refused in this version: see the manual", metavar="QUEUE"),
             _NOCHECK,
         ),
         examples=(
@@ -210,7 +218,15 @@ COMMANDS: tuple[Command, ...] = (
         most=None,
         details="First on the root, then on the nodes that shall have them; there a first copy "
         "follows, made by the worker. TABLE is schema.name (default schema: public) or a glob "
-        "with * and ?. A table needs a primary key.",
+        "with * and ?; names may be quoted as in SQL, inside the shell's quotes: "
+        "'\"Weird Schema\".\"Order\"' is the same as 'Weird Schema.Order'.\n\n"
+        "A table needs a primary key, or a unique index over NOT NULL columns that is neither "
+        "partial nor deferrable nor of an expression; the one of REPLICA IDENTITY USING INDEX "
+        "comes first. With --all or a glob all tables are looked at before the first is added, and "
+        "every one that cannot be added is named with its reason.\n\n"
+        "Two tables may bring rows to one local table (--dest-table) only if each has a condition "
+        "(--where) that tells its rows from the other's, and the second is added with "
+        "--skip-truncate or --expect-sync.",
         options=_ADD_TABLE,
         examples=(
             ("src.ini add-table shop.orders shop.items", "offer two tables"),
@@ -477,15 +493,17 @@ COMMANDS: tuple[Command, ...] = (
         "FILE...",
         least=1,
         most=None,
-        details="Each script is one transaction; begin and commit inside are ignored, and what "
-        "cannot be part of a transaction is refused. Every node runs it at the same place in the "
-        "stream of changes. A script is known by its file name and runs once.\n\n"
+        details="Each script is one transaction; begin and commit inside are ignored. "
+        "Statements that cannot run inside a transaction (such as VACUUM) are refused. Every node "
+        "runs it at the same place in the stream of changes. A script is known by its file name "
+        "and runs once.\n\n"
         "Comment lines before the first statement say where it runs: --*-- Local-Table: a, b "
         "means nodes that have these tables, and @a@ in the text is the node's name of it. Other "
-        "keys: Local-Sequence, Local-Destination, Need-Table, Need-Sequence, Need-Function, "
-        "Need-Schema, Need-View. Where a node has a table under another name, the names in the "
-        "statements are replaced by the node's. Names of indexes and types, and names inside "
-        "functions, are not; a name without a schema counts as one in public.\n\n"
+        "keys: Local-Sequence, Local-Destination (the set's name of a table that is local and "
+        "exists here), Need-Table, Need-Sequence, Need-Function (name, or name(number of "
+        "arguments)), Need-Schema, Need-View. Where a node has a table under another name, the "
+        "names in the statements are replaced by the node's. Names of indexes and types, and names "
+        "inside functions, are not; a name without a schema counts as one in public.\n\n"
         "With --dry-run nothing runs: every node is asked, and what it would run is printed, with "
         "a warning for each schema or relation that the node lacks. The exit code is the number "
         "of nodes that could not run it, or could not be asked.",

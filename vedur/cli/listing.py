@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from dataclasses import asdict
@@ -12,6 +13,8 @@ from vedur.config import LondisteSettings
 from vedur.ops import handlers, show
 from vedur.ops.session import Session
 from vedur.status.tree import compact_lines, info_lines, title, tree_lines
+
+log = logging.getLogger("vedur.cli")
 
 
 def status(call: Call, settings: LondisteSettings) -> None:
@@ -127,9 +130,16 @@ def missing(call: Call, settings: LondisteSettings) -> None:
     """missing"""
     with Session(settings) as session:
         found = show.missing(session)
-    print_table(
-        "Missing objects on node", ("obj_kind", "obj_name"), found, as_json=call.options.json
-    )
+        reasons = show.unusable(session)
+    if call.options.json:
+        known = {name for _, name in found}
+        rows = [(kind, name, reasons.get(name)) for kind, name in found]
+        rows += [("r", name, why) for name, why in reasons.items() if name not in known]
+        print_table("", ("obj_kind", "obj_name", "reason"), rows, as_json=True)
+        return
+    print_table("Missing objects on node", ("obj_kind", "obj_name"), found)
+    for name, reason in sorted(reasons.items()):
+        log.info("%s cannot be added: %s", name, reason)
 
 
 def show_handlers(call: Call, settings: LondisteSettings) -> None:

@@ -6,7 +6,10 @@ once logging is set up, and the traceback with -v only.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import select
 import signal
 import sys
 from collections.abc import Sequence
@@ -45,6 +48,8 @@ EXAMPLES = (
     ),
     ("{program} src.ini status", "how all nodes are"),
 )
+#: Keys of the ini that change nothing are told by the worker when it starts; doctor tells them too.
+_TELLS_ALL = ("worker",)
 _SIGNALS = {"reload": signal.SIGHUP, "stop": signal.SIGINT, "kill": signal.SIGTERM}
 
 
@@ -84,25 +89,54 @@ def main(program: str, argv: Sequence[str]) -> int:
     """Run one command line; returns the exit code."""
     grammar = Grammar(program, SUMMARY, COMMANDS, EXAMPLES)
     try:
-        call = grammar.parse(argv)
-        if call.options.help:
-            sys.stdout.write(grammar.help(call.command))
-            return 0
-        if call.options.version:
-            print(f"{program}, Vedur version {__version__}")
-            return 0
-        if call.options.show_ini:
-            return _show_ini(call)
-        return _with_ini(call)
+        code = _run(grammar, grammar.parse(argv))
+        sys.stdout.flush()  # here, where it can be caught, and not when Python ends
+        return code
     except BrokenPipeError:
         # the reader of our output has gone (`| head`): not an error, and nobody to tell
-        sys.stderr.close()
+        _discard_output()
         return 0
     except KeyboardInterrupt:
         return 130
     except VedurError as error:
         print(error.message, file=sys.stderr)
         return error.exit_code + grammar.errors_from(argv)
+
+
+def _run(grammar: Grammar, call: Call) -> int:
+    if call.options.help:
+        sys.stdout.write(grammar.help(call.command))
+        return 0
+    if call.options.version:
+        print(f"{call.program}, Vedur version {__version__}")
+        return 0
+    if call.options.show_ini:
+        return _show_ini(call)
+    return _with_ini(call)
+
+
+def _discard_output() -> None:
+    """Let what is still in the buffer go nowhere: Python flushes it once more when it ends."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+
+
+def _reader_is_gone() -> bool:
+    """Tell whether a broken pipe is that of our output; a lost server or Java breaks pipes, too."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return True
+    except (OSError, ValueError):
+        return False
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    except (OSError, ValueError):
+        return False
 
 
 def _show_ini(call: Call) -> int:
@@ -138,6 +172,8 @@ def _with_ini(call: Call) -> int:
         except VedurError as error:
             return _report(call, error)
         except Exception as error:
+            if isinstance(error, BrokenPipeError) and _reader_is_gone():
+                raise
             words = f"BUG: {type(error).__name__}: {error}".splitlines()[0]
             return _report(call, InternalError(f"{words}; run it with -v and report what it shows"))
 
@@ -174,6 +210,7 @@ def _send(pidfile: str, number: signal.Signals) -> int:
 
 def _start_logging(call: Call, settings: object) -> None:
     from vedur.config import LondisteSettings
+    from vedur.config.reader import for_every_command
     from vedur.log import LogOptions, setup_logging
 
     assert isinstance(settings, LondisteSettings)
@@ -194,5 +231,6 @@ def _start_logging(call: Call, settings: object) -> None:
         raise ConfigError(
             f'cannot write log file "{settings.logfile}": {error.strerror}'
         ) from error
-    for warning in settings.warnings:
+    tells_all = call.command is not None and call.command.name in _TELLS_ALL and not options.quiet
+    for warning in settings.warnings if tells_all else for_every_command(settings.warnings):
         log.warning("%s", warning)

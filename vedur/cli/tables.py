@@ -44,6 +44,7 @@ def add_table(call: Call, settings: LondisteSettings) -> None:
         merge_all=given.merge_all,
         no_merge=given.no_merge,
         skip_non_existing=given.skip_non_existing,
+        skip_unusable=given.skip_unusable,
         wait_sync=given.wait_sync,
         force=given.force,
     )

@@ -66,6 +66,14 @@ WITHOUT_EFFECT = {
 }
 
 
+_NO_EFFECT = " has no effect: "
+
+
+def for_every_command(warnings: Sequence[str]) -> list[str]:
+    """Warnings without those about keys that change nothing: an ini of Londiste has many."""
+    return [warning for warning in warnings if _NO_EFFECT not in warning]
+
+
 @dataclass(frozen=True)
 class IniFile:
     """The raw text of a file: the section of the program, and `[spark]` beside it."""
@@ -246,7 +254,7 @@ def _variables(path: str, service: str) -> dict[str, str]:
 def _unknown(ini: IniFile, key: str, known: Mapping[str, Parameter]) -> str:
     where = f"{ini.path}: [{ini.section}]"
     if key in WITHOUT_EFFECT:
-        return f'{where} "{key}" has no effect: {WITHOUT_EFFECT[key]}'
+        return f'{where} "{key}"{_NO_EFFECT}{WITHOUT_EFFECT[key]}'
     near = difflib.get_close_matches(key, known, n=1)
     hint = f', did you mean "{near[0]}"?' if near else ""
     return f'{where} unknown key "{key}" is ignored{hint}'

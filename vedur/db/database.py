@@ -124,7 +124,9 @@ class Database:
         """Run a statement and return its rows."""
         with self._errors(text), self.raw.cursor() as cur:
             cur.execute(text, params)
-            return cur.fetchall() if cur.description else []
+            # among statements whose answers are not waited for, nothing is known before the fetch
+            waits = cur.description or self.raw.pgconn.pipeline_status
+            return cur.fetchall() if waits else []
 
     def one(self, text: str, params: Params = None) -> Row:
         """The only row of a statement, or None when it has none."""

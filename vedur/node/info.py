@@ -155,6 +155,15 @@ def get_subscriber_info(db: Database, queue: str) -> list[Subscriber]:
     return [_from_row(Subscriber, row) for row in rows]
 
 
+def passes_nothing_on(db: Database, info: NodeInfo) -> bool:
+    """Tell whether a node is a branch of ours, which applies events and does not publish them.
+
+    A branch of Londiste's own worker publishes them. The two are told apart by what is installed:
+    nobody but Vedur makes schema vedur.
+    """
+    return info.node_type is NodeType.BRANCH and bool(db.value(query("node", "has_vedur")))
+
+
 def has_schema(db: Database) -> bool:
     """Whether pgq_node is installed at all; asking a bare database must not be an error."""
     return bool(db.value(query("node", "has_schema")))

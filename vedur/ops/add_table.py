@@ -1,7 +1,9 @@
 """add-table: register tables, with triggers, attributes and (if asked) their creation.
 
-Each table is one transaction under a statement timeout, so that a table somebody has locked does
-not make every other session queue behind this command.
+With --all or a glob all tables are looked at before the first is added: what cannot be added is
+told with its reason, and nothing is changed unless the operator wants the others. Each table is
+one transaction under a statement timeout, so that a table somebody has locked does not make every
+other session queue behind this command.
 """
 
 from __future__ import annotations
@@ -23,15 +25,16 @@ from vedur.catalog.structure import Structure, read_structure
 from vedur.catalog.tables import TableInfo, all_relations, get_table_list, local_add_table
 from vedur.change.columns import Columns, format_columns, parse_columns
 from vedur.db import Database
-from vedur.errors import StateError, UsageError
+from vedur.errors import StateError, UsageError, VedurError
 from vedur.log import TRACE
-from vedur.names import fqname, parse_name
+from vedur.names import parse_name, read_name
 from vedur.node.command import command
 from vedur.node.info import NodeInfo
 from vedur.ops.call_worker import call_worker
 from vedur.ops.change_table import DEFAULT, check_policy
-from vedur.ops.choose import choose
+from vedur.ops.choose import choose, is_glob, meant
 from vedur.ops.create_table import create_table, plan_foreign_keys
+from vedur.ops.fitness import left_out, require_alone, unfit_tables, warn_keys, why_not
 from vedur.ops.handlers import handler_attr
 from vedur.ops.session import Session
 from vedur.ops.sync_lists import sync_tables
@@ -42,6 +45,7 @@ log = logging.getLogger(__name__)
 
 #: Kinds of relations that can be replicated: tables and partitioned tables.
 TABLE_KINDS = ("r", "p")
+_NOT_THERE = "the provider does not have it itself: switch to one that has it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +71,7 @@ class AddTable:
     merge_all: bool = False
     no_merge: bool = False
     skip_non_existing: bool = False
+    skip_unusable: bool = False
     wait_sync: bool = False
     force: bool = False
 
@@ -82,8 +87,11 @@ class AddTable:
             check_policy(self.on_error)
         if self.handler_args and not self.handler:
             raise UsageError("--handler-arg needs --handler")
-        if self.merge_all and self.no_merge:
-            raise UsageError("--merge-all and --no-merge exclude each other")
+        if self.merge_all:
+            raise UsageError(
+                "--merge-all is not supported yet: each part's first copy would empty the table "
+                "that the parts share. Add the table from one queue (--no-merge)"
+            )
         if self.max_parallel_copy is not None and self.max_parallel_copy < 1:
             raise UsageError(
                 f"--max-parallel-copy must be at least 1, got {self.max_parallel_copy}"
@@ -93,6 +101,10 @@ class AddTable:
     def column_list(self) -> Columns | None:
         """The columns asked for, None for all."""
         return None if self.columns is None else parse_columns(self.columns)
+
+    def place(self, table: str) -> str:
+        """The local name of a table of the set."""
+        return read_name(self.dest_table) if self.dest_table else table
 
     def attrs(self) -> dict[str, str | None]:
         """The attributes to store with each table."""
@@ -121,8 +133,8 @@ class AddTable:
             "no_triggers": self.no_triggers,
             "expect_sync": self.expect_sync,
             "skip_truncate": self.skip_truncate,
-            "merge_all": self.merge_all,
-            "no_merge": self.no_merge,
+            # expect_sync alone would take the table from every queue that has it
+            "no_merge": self.no_merge or (self.expect_sync and not root),
         }
         return [*self.trigger_args, *found, *(word for word, given in magic.items() if given)]
 
@@ -145,8 +157,17 @@ def add_table(session: Session, wish: AddTable) -> None:
     command(session.db, "pgq_node.get_node_info", session.queue)
     provider = session.provider(info)
     tables = _choose(session, info, provider, wish)
-    for table in tables:
-        _add_one(session, info, provider, wish, table)
+    there = (
+        {} if info.is_root else {t.table_name: t for t in get_table_list(provider, session.queue)}
+    )
+    for number, table in enumerate(tables):
+        try:
+            _add_one(session, info, provider, there, wish, table)
+        except VedurError:
+            if number:
+                log.warning("%d of %d tables are added, then %s failed: run the command again "
+                            "for the others", number, len(tables), table)  # fmt: skip
+            raise
     if tables and not info.is_root:
         call_worker(provider, session.queue)  # not before the last: they share one snapshot then
     if wish.wait_sync and not info.is_root:
@@ -154,31 +175,59 @@ def add_table(session: Session, wish: AddTable) -> None:
 
 
 def _choose(session: Session, info: NodeInfo, provider: Database, wish: AddTable) -> list[str]:
+    """The tables to add; what cannot be added is told, and an error unless it may be left out."""
+    unfit: dict[str, str] = {}
     if info.is_root:
-        known = [table for table in get_table_list(session.db, session.queue) if table.local]
         names = set(all_relations(session.db, TABLE_KINDS))
+        if wish.all:
+            unfit = left_out(session.db)
         if wish.dest_table:
             # on the root the other name is that of the existing table
-            names |= {fqname(name) for name in wish.tables}
+            names |= {read_name(name) for name in wish.tables}
     else:
         there = sync_tables(session.settings, session.db, provider)
-        known = [table for table in get_table_list(session.db, session.queue) if table.local]
         names = _offered(there, wish)
+        if wish.all:
+            unfit = dict.fromkeys(
+                there.keys() - names,
+                "the provider does not have it itself: switch to one that has, or --force",
+            )
+    known = [table for table in get_table_list(session.db, session.queue) if table.local]
     done = {table.table_name for table in known}
-    return choose(
+    chosen = choose(
         wish.tables,
         sorted(names - done),
         everything=wish.all,
         done=done,
         skip_missing=wish.skip_non_existing,
+        why=lambda name: why_not(session.db, name) if info.is_root else None,
     )
+    if not wish.all and not any(map(is_glob, wish.tables)):
+        for table in chosen if not info.is_root else ():
+            require_alone(session, wish, table)
+        return chosen  # named one by one: for everything else the contract has its own words
+    unfit = {name: why for name, why in unfit.items() if name not in done}
+    unfit |= unfit_tables(session, info.is_root, wish, chosen)
+    return _without(chosen, unfit, wish)
+
+
+def _without(chosen: list[str], unfit: dict[str, str], wish: AddTable) -> list[str]:
+    for name in sorted(unfit):
+        log.warning("%s cannot be added: %s", name, unfit[name])
+    fit = [name for name in chosen if name not in unfit]
+    if unfit and not wish.skip_unusable:
+        raise StateError(
+            f"{len(unfit)} of {len(unfit) + len(fit)} tables cannot be added (see above), so none "
+            "was: mend them, or add the others with --skip-unusable"
+        )
+    return fit
 
 
 def _offered(there: dict[str, TableInfo], wish: AddTable) -> set[str]:
     """Tables that the provider has itself, or that another node is to copy."""
     elsewhere = wish.expect_sync or wish.force
     missing = [name for name, table in there.items() if not table.local and not elsewhere]
-    asked = {fqname(name) for name in wish.tables}
+    asked = {meant(name, there) for name in wish.tables}
     for name in missing:
         if name in asked:
             log.warning(
@@ -190,14 +239,19 @@ def _offered(there: dict[str, TableInfo], wish: AddTable) -> set[str]:
 
 
 def _add_one(
-    session: Session, info: NodeInfo, provider: Database, wish: AddTable, table: str
+    session: Session,
+    info: NodeInfo,
+    provider: Database,
+    there: dict[str, TableInfo],
+    wish: AddTable,
+    table: str,
 ) -> None:
     db = session.db
-    dest = fqname(wish.dest_table) if wish.dest_table else None
+    dest = wish.place(table) if wish.dest_table else None
     make = not info.is_root and (wish.create or wish.create_full)
     chosen = wish.column_list
     narrow = not info.is_root and bool(wish.copy_condition or chosen)
-    names = _names(provider, session.queue) if make or narrow else {}
+    names = {name: t.dest_table for name, t in there.items() if t.local}
     remote = _remote(provider, names.get(table)) if narrow else None
     if remote is not None and chosen is not None:
         require_columns(table, chosen, remote)
@@ -209,6 +263,8 @@ def _add_one(
             create_table(
                 db, provider, names[table], dest or table, full=wish.create_full, columns=chosen
             )
+        if not info.is_root:
+            warn_keys(db, provider, there, wish, table)
         if remote is not None:
             _require_fit(db, provider, wish, table, dest or table, remote)
         local_add_table(

@@ -10,9 +10,10 @@ import logging
 
 from vedur.db import Database
 from vedur.errors import ConnectError, StateError
-from vedur.node.info import NodeInfo, NodeType, get_node_info, get_worker_state
+from vedur.node.info import NodeInfo, get_node_info, get_worker_state
 from vedur.node.setup import register_location, register_subscriber, unregister_subscriber
 from vedur.node.state import change_consumer_provider
+from vedur.ops.create_node import require_serving
 from vedur.ops.pause import set_paused
 from vedur.ops.session import Session
 
@@ -33,8 +34,7 @@ def change_provider(session: Session, provider: str, *, node: str | None = None)
         raise StateError(f"node '{name}' has already '{provider}' as provider")
     new = session.node(provider)
     new_info = _info(new, session.queue, provider)
-    if new_info.node_type is NodeType.LEAF:
-        raise StateError(f'node "{provider}" is a leaf: nobody can read from it')
+    require_serving(new, new_info)
     _move(session, db, info, new, new_info)
 
 

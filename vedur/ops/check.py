@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vedur.catalog.fkeys import ForeignKey, get_table_pending_fkeys
+from vedur.catalog.handlers import unknown_handler
 from vedur.catalog.partitions import partition_differences, read_partitions
 from vedur.catalog.structure import differences, foreign_keys, read_structure
 from vedur.catalog.tables import TableInfo, get_table_list
@@ -65,6 +66,9 @@ def _compare(
         *_interference(provider, remote.dest_table, "on the provider"),
         *_interference(db, table.dest_table, "here"),
     ]
+    handler = unknown_handler(table)
+    if handler is not None:
+        found.append(f'handler "{handler}" is not known to Vedur: no rows are moved')
     if not (theirs.partition_key or mine.partition_key):
         return finding(*found)
     missing, notes = partition_differences(

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from vedur.catalog.handlers import require_handlers, unknown_handler
 from vedur.catalog.quarantine import count_waiting
 from vedur.catalog.tables import OK_STATES, TableInfo, get_table_list, sharing
 from vedur.errors import (
@@ -33,9 +34,10 @@ from vedur.errors import (
     VedurError,
 )
 from vedur.failpoint import reach
-from vedur.names import fqname, parse_name, quote_ident
+from vedur.log import spark_log
+from vedur.names import parse_name, quote_ident
 from vedur.node.info import NodeInfo
-from vedur.ops.choose import choose
+from vedur.ops.choose import choose, is_glob, meant
 from vedur.ops.giveway import at_one_moment
 from vedur.ops.moment import LAGGING, Moment, Nodes
 from vedur.ops.session import Session, remote_connstr
@@ -238,7 +240,13 @@ def start_spark(session: Session) -> SparkSession:
     from vedur.pipeline.session import start_session
 
     settings = session.settings
-    return start_session(f"{settings.job_name} compare", settings.spark, settings.logfile)
+    name = f"{settings.job_name} compare"
+    return start_session(
+        name,
+        settings.spark,
+        spark_log(settings.logfile),
+        echo=log.isEnabledFor(logging.DEBUG),
+    )
 
 
 def end_spark(spark: SparkSession) -> None:
@@ -351,8 +359,8 @@ def local_tables(session: Session, asked: tuple[str, ...]) -> tuple[NodeInfo, li
     local = {name: t for name, t in known.items() if t.local}
     if asked:
         for name in asked:
-            if "*" not in name and "?" not in name and fqname(name) not in local:
-                raise StateError(f"Table not subscribed: {fqname(name)}")
+            if not is_glob(name) and meant(name, local) not in local:
+                raise StateError(f"Table not subscribed: {meant(name, local)}")
         local = {name: local[name] for name in choose(asked, local)}
     return info, list(local.values())
 
@@ -360,6 +368,7 @@ def local_tables(session: Session, asked: tuple[str, ...]) -> tuple[NodeInfo, li
 def chosen_tables(session: Session, asked: tuple[str, ...]) -> tuple[NodeInfo, list[TableInfo]]:
     """The local tables that can be compared; what cannot be, is said."""
     info, tables = local_tables(session, asked)
+    require_handlers(tables)
     there = _provided(session, info) if tables else {}
     ready = []
     for table in tables:
@@ -378,6 +387,9 @@ def _provided(session: Session, info: NodeInfo) -> dict[str, TableInfo]:
 
 def unready(table: TableInfo, there: Mapping[str, TableInfo]) -> str:
     """Why the two sides of a table cannot be put beside each other yet; empty if they can."""
+    handler = unknown_handler(table)
+    if handler is not None:
+        return f'Table {table.table_name} has handler "{handler}", which Vedur does not know'
     if not table.ready:
         return f"Table {table.table_name} not synced yet, no point"
     state = there.get(table.table_name)

@@ -4,6 +4,9 @@ Steps of a node that follows another: find the root; tell root and provider wher
 is; subscribe at the provider; copy the member list; create the node; record the set's tables.
 The provider and the new node commit together at the end, so a failure leaves at most a location,
 and the same command can be run again.
+
+What our worker cannot serve is refused before anything is written: a branch (it would pass no
+events on), a node below such a branch, and a leaf that merges into a combined queue.
 """
 
 from __future__ import annotations
@@ -12,19 +15,34 @@ import logging
 import secrets
 from dataclasses import dataclass
 
-from vedur.catalog.attrs import encode_attrs
 from vedur.db import Database
 from vedur.db.conninfo import has_host
 from vedur.db.install import install
 from vedur.errors import StateError, UsageError
-from vedur.node.info import Location, NodeInfo, NodeType, get_node_info, get_queue_locations
+from vedur.node.info import (
+    Location,
+    NodeInfo,
+    NodeType,
+    get_node_info,
+    get_queue_locations,
+    has_schema,
+    passes_nothing_on,
+)
 from vedur.node.setup import create_node as create
-from vedur.node.setup import register_location, register_subscriber, set_node_attrs
+from vedur.node.setup import register_location, register_subscriber
 from vedur.ops.session import Session
-from vedur.ops.sync_lists import sync_sequences, sync_tables
 from vedur.sql import query
 
 log = logging.getLogger(__name__)
+
+NO_BRANCH = (
+    "branches are not supported yet: a branch of Vedur would pass no events on to the nodes below "
+    "it, and the root's queue would never be rotated"
+)
+_NO_MERGE = (
+    "--merge is not supported yet: nothing would be written to the combined queue. "
+    "Create the leaf without --merge"
+)
 
 
 @dataclass(frozen=True)
@@ -67,6 +85,9 @@ def plan_node(
 def create_node(session: Session, node: NewNode) -> None:
     """Make the local database a node."""
     db = session.connect(session.settings.db, "new_node")
+    known = get_node_info(db, session.queue) if has_schema(db) else None
+    if known is None:  # a node that is there already only gets its SQL brought up to date
+        _refuse_unserved(node)
     if not has_host(node.location):
         log.warning("No host= in public connect string, bad idea")
     if db.encoding == "SQL_ASCII":
@@ -78,6 +99,8 @@ def create_node(session: Session, node: NewNode) -> None:
     existing = get_node_info(db, session.queue)
     if existing is not None:
         log.info("Node is already initialized as %s", existing.node_type)
+        if existing.node_type is NodeType.BRANCH:
+            log.warning("%s; drop-node it and create a leaf instead", NO_BRANCH)
         return
     if node.check and node.location != session.settings.db:
         check_same_database(session, db, node.location)
@@ -92,6 +115,13 @@ def create_node(session: Session, node: NewNode) -> None:
     else:
         _join(session, db, node)
     log.info("Done")
+
+
+def _refuse_unserved(node: NewNode) -> None:
+    if node.kind is NodeType.BRANCH:
+        raise StateError(f"{NO_BRANCH}. Use create-leaf, with the root as provider")
+    if node.combined:
+        raise StateError(_NO_MERGE)
 
 
 def check_same_database(session: Session, db: Database, location: str) -> None:
@@ -116,6 +146,7 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
     members = _members(root, session, node)
     provider = session.remote(node.provider, "provider_db")
     provider_info = _provider_info(provider, queue)
+    require_serving(provider, provider_info)
     register_location(root, queue, node.name, node.location)
     with provider.transaction():
         register_location(provider, queue, node.name, node.location)
@@ -137,12 +168,17 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
                 answer.row.global_watermark,
                 node.combined,
             )
-            if node.sync_watermark:
-                attrs = encode_attrs({"sync_watermark": node.sync_watermark})
-                set_node_attrs(db, queue, attrs)
-            if node.kind is NodeType.BRANCH:
-                sync_tables(session.settings, db, provider)
-                sync_sequences(session.settings, db, provider)
+
+
+def require_serving(provider: Database, info: NodeInfo) -> None:
+    """Refuse a provider that would never send an event."""
+    if info.node_type is NodeType.LEAF:
+        raise StateError(f'node "{info.node_name}" is a leaf: nobody can read from it')
+    if passes_nothing_on(provider, info):
+        raise StateError(
+            f'node "{info.node_name}" is a branch of Vedur, which passes no events on yet: '
+            "give the root as provider"
+        )
 
 
 def _members(root: Database, session: Session, node: NewNode) -> list[Location]:

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 #: Undefined type or collation, function, schema: what a table needs and this node lacks.
 _LACKING = ("42704", "42883", "3F000")
+#: Everything but Vedur's own schemas: they are here, and each of their objects would be an error.
+_DUMP = "\"pg_dump --schema-only -N 'pgq*' -N londiste -N 'vedur*'\""
 
 
 def create_table(
@@ -60,8 +62,8 @@ def create_table(
                 raise
             raise StateError(
                 f'table "{dest}" cannot be made like the provider\'s: {error.message}: bring '
-                'types, domains, functions and extensions first ("pg_dump --schema-only"), or make '
-                "the table yourself and leave --create away"
+                f"types, domains, functions and extensions first ({_DUMP}), or create the table "
+                "yourself and run the command without --create or --create-full"
             ) from error
     return statements
 

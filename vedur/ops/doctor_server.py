@@ -11,7 +11,13 @@ from vedur.db import Database
 from vedur.db.install import State, inspect
 from vedur.errors import DatabaseError
 from vedur.log import mask
-from vedur.node.info import NodeInfo, get_node_info, get_subscriber_info, has_schema
+from vedur.node.info import (
+    NodeInfo,
+    get_node_info,
+    get_subscriber_info,
+    has_schema,
+    passes_nothing_on,
+)
 from vedur.ops.finding import Finding, fail, names, ok, warn
 from vedur.ops.session import Session
 from vedur.sql import query
@@ -157,6 +163,12 @@ def check_provider(session: Session, info: NodeInfo) -> Iterator[Finding]:
     if there is None:
         yield fail("provider", f'{name} has no node for queue "{session.queue}"', "change-provider")
         return
+    if passes_nothing_on(provider, there):
+        yield fail(
+            "provider",
+            f"{there.node_name} is a branch of Vedur, which passes no events on yet",
+            "change-provider to the root",
+        )
     known = [item.node_name for item in get_subscriber_info(provider, session.queue)]
     if info.node_name not in known:
         yield fail(

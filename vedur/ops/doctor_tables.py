@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
+from vedur.catalog.handlers import REMEDY, unknown_handler
 from vedur.catalog.tables import TableInfo, get_table_list
 from vedur.db import Database
 from vedur.db.row_security import advice
@@ -29,6 +30,8 @@ def check_tables(session: Session, info: NodeInfo) -> Iterator[Finding]:
         yield fail("tables", f"not in the database: {names(gone)}", "create them, or remove-table")
     else:
         yield ok("tables", f"{len(local)}, all present")
+    if not info.is_root:
+        yield from _handlers(local)
     present = [row for row in health if row.present]
     yield from _keys(present)
     if info.is_root:
@@ -52,6 +55,14 @@ def check_tables(session: Session, info: NodeInfo) -> Iterator[Finding]:
     yield from _structures(session, {row.name for row in present if row.has_key})
 
 
+def _handlers(local: Sequence[TableInfo]) -> Iterator[Finding]:
+    """Tables that Londiste registered with a handler that only it has."""
+    found = [(t.table_name, unknown_handler(t)) for t in local]
+    strange = [f"{table} ({handler})" for table, handler in found if handler is not None]
+    if strange:
+        yield fail("handlers", f"not known here, nothing is moved: {names(strange)}", REMEDY)
+
+
 def _rows(db: Database, name: str, tables: Sequence[str], **more: str) -> list[Any]:
     split = [parse_name(table) for table in tables]
     schemas, short = [t.schema for t in split], [t.name for t in split]
@@ -64,13 +75,13 @@ def _keys(health: Sequence[Any]) -> Iterator[Finding]:
     if bare:
         yield fail(
             "keys",
-            f"no primary key: {names(bare)}",
+            f"no primary key, nor a unique index over NOT NULL columns: {names(bare)}",
             "alter table ... add primary key: without it every change reads the whole table",
         )
     if broken:
         yield warn("keys", f"an invalid index: {names(broken)}", "reindex it, or drop it")
     if not (bare or broken):
-        yield ok("keys", "every table has a primary key")
+        yield ok("keys", "every table has a key")
 
 
 def _rights(health: Sequence[Any], to_copy: Sequence[str]) -> Iterator[Finding]:

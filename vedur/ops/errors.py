@@ -17,6 +17,8 @@ from vedur.node.info import get_consumer_info
 from vedur.ops.session import Session
 from vedur.status.snapshot import read_copies
 
+RETRIES = "fix the cause shown above; the worker retries by itself. Its log says more"
+
 
 @dataclass(frozen=True)
 class Trouble:
@@ -67,10 +69,10 @@ def _stopped(session: Session, tables: dict[str, TableInfo]) -> Iterator[Trouble
         if text and consumer.consumer_name not in known:
             yield Trouble(
                 "batch",
-                "the consumer does not get on",
+                "the worker of this node is stopped",
                 mask(text.splitlines()[0]),
                 consumer.consumer_name,
-                actions=("mend the cause, the worker tries again by itself; its log says more",),
+                actions=(RETRIES,),
             )
 
 
@@ -80,14 +82,14 @@ def _event(row: Row, tables: dict[str, TableInfo]) -> Trouble:
     if row.table_name is None:
         what = "a script fails" if row.ev_type == "EXECUTE" else "a system event fails"
         actions = (
-            "mend what it complains about, the worker tries again by itself",
+            "fix what it complains about; the worker retries by itself",
             f"{skip}   (this node goes on without it)",
         )
     else:
         copying = row.consumer_name.endswith(f".copy.{row.table_name}")
         what = "an event is refused" + (", the first copy cannot catch up" if copying else "")
         actions = (
-            f"mend the table, the {'copy' if copying else 'worker'} tries again by itself",
+            f"fix the table; the {'copy' if copying else 'worker'} retries by itself",
             f"change-table {row.table_name} --on-error=quarantine-row   "
             "(rows that are refused wait in quarantine, the others go on)",
             f"{skip}   (this event waits in quarantine, and later ones of its row)",
@@ -98,7 +100,7 @@ def _event(row: Row, tables: dict[str, TableInfo]) -> Trouble:
 
 
 def _batch(row: Row) -> Trouble:
-    action = "mend the cause, the worker tries again by itself; its log says more"
+    action = RETRIES
     return Trouble("batch", "a batch cannot be applied", **_fields(row), actions=(action,))
 
 
@@ -140,7 +142,7 @@ def _copies(session: Session) -> Iterator[Trouble]:
         if copy.error:
             yield Trouble(
                 "copy",
-                f"the first copy does not get on, step {copy.step} ({copy.step_name})",
+                f"the first copy is stopped at step {copy.step} ({copy.step_name})",
                 mask(copy.error),
                 table=copy.table_name,
                 actions=("mend the cause, the copy is tried again and resumes where it was",),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vedur.catalog.attrs import encode_attrs
+from vedur.catalog.handlers import DEFAULT_HANDLER
 from vedur.errors import UsageError
 
 
@@ -20,7 +21,7 @@ class Handler:
 
 HANDLERS = (
     Handler(
-        "londiste",
+        DEFAULT_HANDLER,
         "Default handler, applies the net change of each row.",
         {},
     ),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from vedur.catalog.quarantine import end_rows, get_counts, get_event, get_list
 from vedur.db import Database, Row
 from vedur.errors import StateError, UsageError
-from vedur.names import fqname
+from vedur.names import read_name
 from vedur.node.info import NodeInfo
 from vedur.ops.session import Session
 from vedur.ops.skip import require_quarantine
@@ -28,7 +28,7 @@ class Choice:
     @property
     def names(self) -> tuple[str, ...] | None:
         """The tables by their names in the set, None for all."""
-        return tuple(map(fqname, self.tables)) or None
+        return tuple(map(read_name, self.tables)) or None
 
 
 def list_events(session: Session, choice: Choice, limit: int | None = None) -> list[Row]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from vedur.catalog import TableInfo, get_table_list
 from vedur.catalog.aside import Held
 from vedur.catalog.execute import set_role
+from vedur.catalog.handlers import require_handlers
 from vedur.catalog.quarantine import end_rows, end_staged
 from vedur.catalog.tables import hold_ready
 from vedur.change.aside import Blame, RowKey, blames_event
@@ -90,6 +91,7 @@ def replay(
 def _require(db: Database, queue: str, name: str) -> TableInfo:
     for table in get_table_list(db, queue):
         if table.table_name == name and table.ready:
+            require_handlers([table])
             return table
     raise StateError(
         f'table "{name}" is not in sync here: a new copy ends its quarantine by itself, '

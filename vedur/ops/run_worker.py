@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from vedur.change.aside import Policy
 from vedur.config import LondisteSettings, load_londiste
+from vedur.config.reader import for_every_command
 from vedur.daemon import (
     Detached,
     PidFile,
@@ -26,7 +27,7 @@ from vedur.daemon import (
 )
 from vedur.db.conninfo import parse
 from vedur.errors import ConfigError, VedurError
-from vedur.log import LogOptions, setup_logging
+from vedur.log import LogOptions, setup_logging, spark_log, trim_log
 from vedur.node import WorkerState
 from vedur.ops.page_beside import PageBeside
 from vedur.worker.batch import BatchRunner
@@ -211,6 +212,8 @@ class WorkerProcess:
     def _spark_lost(self, thorough: bool) -> bool:
         from vedur.pipeline.session import is_alive
 
+        settings = self.settings
+        trim_log(spark_log(settings.logfile), settings.log_size, settings.log_count)
         return self._spark is not None and not is_alive(self._spark, thorough)
 
     def _start_spark(self, state: WorkerState) -> SparkSession:
@@ -224,8 +227,9 @@ class WorkerProcess:
             self._spark = start_session(
                 f"vedur {state.node_name}",
                 self.settings.spark,
-                self.settings.logfile,
+                spark_log(self.settings.logfile),
                 most_tasks=self.settings.max_connections_per_node,
+                echo=self.options.verbosity > 0 and self._detached is None,
             )
             # Spark takes SIGINT for itself when it starts.
             self._signals.install()
@@ -270,7 +274,7 @@ class WorkerProcess:
             raise ConfigError(
                 f'cannot write log file "{fresh.logfile}": {error.strerror}'
             ) from error
-        for warning in fresh.warnings:
+        for warning in for_every_command(fresh.warnings):
             log.warning("%s", warning)
         for key in ("pidfile", "queue_name", "spark"):
             if getattr(fresh, key) != getattr(old, key):

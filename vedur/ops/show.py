@@ -14,6 +14,7 @@ from vedur.errors import DatabaseError
 from vedur.log import mask_connstr
 from vedur.names import parse_name
 from vedur.node.info import Location, NodeInfo, get_subscriber_info
+from vedur.ops.fitness import left_out, unfit_keys
 from vedur.ops.session import Session, remote_connstr
 from vedur.sql import SCHEMAS
 from vedur.status.snapshot import (
@@ -114,10 +115,10 @@ def copies(session: Session) -> list[CopyStatus]:
 
 
 def seqs(session: Session) -> list[SequenceInfo]:
-    """Sequences that are replicated here, by name."""
+    """Sequences of the set by name; those with `local` are replicated here."""
     session.require_node()
     found = get_seq_list(session.db, session.queue)
-    return sorted((s for s in found if s.local), key=lambda seq: seq.seq_name)
+    return sorted(found, key=lambda seq: seq.seq_name)
 
 
 def missing(session: Session) -> list[tuple[str, str]]:
@@ -131,3 +132,11 @@ def missing(session: Session) -> list[tuple[str, str]]:
         for kind, name in rows
         if not (kind == "S" and name in known) and parse_name(name).schema not in SCHEMAS
     ]
+
+
+def unusable(session: Session) -> dict[str, str]:
+    """Tables of a root's database that cannot be added as they are, with the reason."""
+    if not session.require_node().is_root:
+        return {}
+    tables = [name for kind, name in missing(session) if kind == "r"]
+    return left_out(session.db) | unfit_keys(session.db, tables)

@@ -98,7 +98,7 @@ def _event(session: Session, info: NodeInfo, wish: Skipping) -> SkipRequest:
         raise StateError(f"event {wish.event} is applied here already")
     if not wish.force:
         raise StateError(
-            f"event {wish.event} is not in the way of anything now (see errors): "
+            f"event {wish.event} is not blocking replication now (see errors): "
             "with --force it is skipped when it comes"
         )
     said = parse_type(found.ev_type)
@@ -122,7 +122,7 @@ def _tick(session: Session, info: NodeInfo, wish: Skipping) -> SkipRequest:
     ]
     if not stopped and not wish.force:
         raise StateError(
-            f"tick {wish.tick} is not in the way of anything now (see errors): "
+            f"tick {wish.tick} is not blocking replication now (see errors): "
             "with --force it is skipped when it comes"
         )
     return SkipRequest(0, wish.reason, "", tick_id=wish.tick)

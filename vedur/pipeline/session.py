@@ -1,7 +1,8 @@
 """The worker's Spark session: one for the life of the process, warm before the first batch.
 
-Java's own talk goes where `log_path` says, never to the terminal. Connect strings never become
-Spark settings: they travel in the closure of a task only.
+What Java and Spark say goes where `log_path` says, never into our own log, and to the terminal only
+where the operator wants to see everything. Connect strings never become Spark settings: they
+travel in the closure of a task only.
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import vedur
-from vedur.errors import ConfigError, StateError
+from vedur.errors import ConfigError, StateError, VedurError
+from vedur.log import send_to_file
 from vedur.pipeline.javastart import java_settings
 from vedur.pipeline.scratch import HERE, Scratch
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession as SparkSession
+
+log = logging.getLogger(__name__)
 
 #: What a replication worker wants; every key can be overridden in the ini.
 DEFAULTS = {
@@ -58,8 +62,11 @@ def start_session(
     *,
     most_tasks: int | None = None,
     dump: str = "",
+    echo: bool = False,
 ) -> SparkSession:
     """Start (or connect to) Spark and run a first job, which costs seconds.
+
+    Its own lines go to the file `log_path`; without one to stderr (`echo`), or nowhere.
 
     A master of this machine's cores runs at most `most_tasks` at once: each has a connection to
     either database. With `dump`, Java writes an archive of its classes there when it ends.
@@ -83,10 +90,40 @@ def start_session(
     if wanted.get("spark.master", "").startswith("local"):
         # Where Spark's pages listen, if the ini turns them on: no setting of Spark says that.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    with _terminal_kept_clean(log_path):
-        session = builder.getOrCreate()
+    log_path = _writable(log_path)
+    if not (echo and not log_path):
+        send_to_file(("py4j", "pyspark"), log_path)
+    with _terminal_kept_clean(log_path, echo):
+        session = _create(builder, log_path)
         warm_up(session)
     _keep_quiet()
+    return session
+
+
+def _writable(log_path: str) -> str:
+    """The file if it can be written; another user's is no reason to do without Spark."""
+    if not log_path:
+        return ""
+    try:
+        # not for everybody: nothing masks what Java writes
+        os.close(os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    except OSError as error:
+        log.warning('Spark\'s own lines are lost, cannot write "%s": %s', log_path, error.strerror)
+        return ""
+    return log_path
+
+
+def _create(builder: Any, log_path: str) -> SparkSession:
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except VedurError:
+        raise
+    except Exception as error:
+        said = str(error).strip().splitlines()
+        where = f': see "{log_path}"' if log_path else ": run it with -v to see what Java says"
+        raise StateError(
+            f"Spark cannot be started ({said[0] if said else type(error).__name__}){where}"
+        ) from error
     return session
 
 
@@ -184,20 +221,24 @@ def _merged(settings: Mapping[str, str], most_tasks: int | None = None) -> dict[
 
 
 @contextmanager
-def _terminal_kept_clean(log_path: str) -> Iterator[None]:
-    """Java inherits stdout and stderr at its start: they point to the log meanwhile."""
+def _terminal_kept_clean(log_path: str, echo: bool = False) -> Iterator[None]:
+    """Java inherits stdout and stderr at its start: they point to its log meanwhile."""
     sys.stdout.flush()
     sys.stderr.flush()
     saved = os.dup(1), os.dup(2)
-    log = os.open(log_path or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    if echo and not log_path:
+        sink = os.dup(2)  # stdout stays the data's
+    else:
+        # appended to, so that it can be emptied meanwhile
+        sink = os.open(log_path or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        os.dup2(log, 1)
-        os.dup2(log, 2)
+        os.dup2(sink, 1)
+        os.dup2(sink, 2)
         yield
     finally:
         os.dup2(saved[0], 1)
         os.dup2(saved[1], 2)
-        for fd in (log, *saved):
+        for fd in (sink, *saved):
             os.close(fd)
 
 

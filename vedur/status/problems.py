@@ -23,6 +23,8 @@ _OPEN_TOO_LONG = 600.0
 _ROTATIONS_LATE = 3.0
 #: Seconds without a sign of a consumer.
 _UNSEEN = 3600.0
+#: Seconds that a node's watermark may be older than its position: workers report every 5 minutes.
+_HELD_BACK = 3600.0
 
 
 class Severity(StrEnum):
@@ -61,6 +63,7 @@ class Problem:
 def problems(overview: Overview, max_lag: float = MAX_LAG) -> list[Problem]:
     """Everything that needs attention, failures first."""
     found = [problem for node in overview.nodes for problem in node_problems(node, max_lag)]
+    found += _held_back(overview)
     return sorted(found, key=lambda problem: problem.severity is not Severity.FAIL)
 
 
@@ -87,6 +90,7 @@ def node_problems(node: NodeDetail, max_lag: float = MAX_LAG) -> Iterator[Proble
     if not node.reachable:
         yield _unreachable(node)
         return
+    yield from _branch(node)
     yield from _worker(node)
     if node.lag is not None and node.lag > max_lag:
         events = f", about {node.backlog} events" if node.backlog else ""
@@ -95,7 +99,7 @@ def node_problems(node: NodeDetail, max_lag: float = MAX_LAG) -> Iterator[Proble
             Kind.LAG,
             node.name,
             f"{node.lag:.0f} s behind the root{events}",
-            "see that the worker runs and what its log says; a large batch takes its time",
+            "check that the worker is running and read its log; a large batch can take minutes",
         )
     for copy in node.copies:
         if copy.error:
@@ -183,7 +187,7 @@ def _worker(node: NodeDetail) -> Iterator[Problem]:
                 Kind.WORKER,
                 node.name,
                 f'worker "{stop.consumer}" cannot go on: {stop.error}',
-                "mend the cause; it tries again by itself. The log of the worker says more",
+                "fix the cause; the worker retries by itself. Its log says more",
             )
     if node.status.paused:
         yield Problem(
@@ -256,6 +260,44 @@ def _rotation(name: str, queue: QueueHealth) -> Iterator[Problem]:
             f"the queue's tables were not rotated for {queue.since_rotation / 3600:.1f} h",
             "see that pgqd runs, and who reads slowly (consumers) or keeps a transaction open",
         )
+
+
+def _branch(node: NodeDetail) -> Iterator[Problem]:
+    """Name a branch of ours: nodes below it get nothing, and rotation waits for it."""
+    if node.status.type == "branch" and node.vedur_version is not None:
+        yield Problem(
+            Severity.FAIL,
+            Kind.NODE,
+            node.name,
+            "a branch of Vedur passes no events on yet: nodes below it get nothing",
+            f"let them read from the root (change-provider), then drop-node {node.name}",
+        )
+
+
+def _held_back(overview: Overview) -> Iterator[Problem]:
+    """Name nodes whose watermark stays behind their position: the queue keeps all since then."""
+    nodes = {node.name: node for node in overview.nodes}
+    for provider in overview.nodes:
+        for consumer in provider.queue.consumers if provider.queue is not None else ():
+            name = consumer.consumer_name.removeprefix(".").removesuffix(".watermark")
+            node = nodes.get(name)
+            if f".{name}.watermark" != consumer.consumer_name or node is None:
+                continue
+            tick, age = node.status.tick, node.tick_age
+            if None in (tick, age, consumer.last_tick, consumer.lag):
+                continue
+            assert tick is not None and age is not None
+            assert consumer.last_tick is not None and consumer.lag is not None
+            if consumer.last_tick < tick and consumer.lag - age > _HELD_BACK:
+                yield Problem(
+                    Severity.WARN,
+                    Kind.ROTATION,
+                    provider.name,
+                    f'node "{name}" holds back rotation: its position is tick {tick}, its '
+                    f"watermark is tick {consumer.last_tick}, {consumer.lag / 3600:.0f} h old",
+                    f"see that the worker of {name} and the nodes below it run; a branch of Vedur "
+                    "never moves its watermark",
+                )
 
 
 def _names(names: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from vedur.catalog import get_table_list
+from vedur.catalog.handlers import require_handlers
 from vedur.catalog.sequences import root_check_seqs
 from vedur.catalog.watch import watch_tables
 from vedur.clock import SYSTEM, Clock
@@ -58,6 +59,12 @@ _MERGE_MEMORY = "64MB"
 
 #: What is staged can be overtaken by DDL or by another worker, but not again and again.
 _STALE_ROUNDS = 5
+
+#: Applied without being published, changes would be lost to every node below.
+_NO_BRANCH = (
+    "this node is a branch, and Vedur does not publish events on branches yet: nothing is applied. "
+    "Keep Londiste's own worker on it, or drop-node it and create a leaf that reads from the root"
+)
 
 MakeRunner = Callable[[str, WorkerState], BatchRunner]
 MakeCopies = Callable[[], CopyControl]
@@ -137,6 +144,8 @@ class Worker:
             self._accept(target, state)
         if state.node_type is NodeType.ROOT:
             return self._work_root(target)
+        if state.node_type is NodeType.BRANCH:
+            raise StateError(_NO_BRANCH)
         return self._work_leaf(target, state)
 
     def _work_root(self, target: Database) -> bool:
@@ -153,6 +162,8 @@ class Worker:
         return False
 
     def _work_leaf(self, target: Database, state: WorkerState) -> bool:
+        if self.on_alive is not None:  # a start that cannot work fails before Spark is waited for
+            require_handlers(get_table_list(target, self.queue))
         provider = self._open_provider(state)
         if self._runner is not None and self.engine_lost(False):
             raise EngineLost  # also where there is nothing to do: first copies need it, too
@@ -165,6 +176,7 @@ class Worker:
         # The hold first: whoever held the worker may have changed what the tables are.
         hold = self._hold(target, state)
         tables = get_table_list(target, self.queue)
+        require_handlers(tables)
         if self.copies is not None and self.copies.advance(
             target, self._provider_connstr, tables, state.completed_tick
         ):

@@ -16,6 +16,7 @@ from vedur.config import LondisteSettings
 from vedur.daemon import Signals
 from vedur.db import connect
 from vedur.errors import ConnectError, DatabaseError, VedurError
+from vedur.log import spark_log
 from vedur.node import get_worker_state
 from vedur.node.state import set_consumer_error
 
@@ -57,6 +58,10 @@ class Recovery:
         """Log it and show it in `status`, if the target can be reached."""
         verbose = log.isEnabledFor(logging.DEBUG)
         message = one_line(error)
+        if settings.logfile and (
+            isinstance(error, EngineLost) or not isinstance(error, VedurError)
+        ):
+            message += f" (what Spark says itself is in {spark_log(settings.logfile)})"
         _store(settings, message)
         if isinstance(error, DatabaseError) and not isinstance(error, ConnectError):
             log.error(

@@ -103,3 +103,13 @@ select * from pgq_node.node_location where queue_name='l'
 select * from pgq_node.set_node_attrs('b','x=y')
 
 select node_attrs from pgq_node.get_node_info('b')
+
+select pgq_node.register_location('w','n2','dbname=n2',false)
+
+select * from pgq_node.create_node('w','root','n2','w_worker',null,null,null)
+
+select pgq.force_tick('w'), pgq.ticker('w')
+
+select * from pgq_node.set_global_watermark('w', (select max(t.tick_id) from pgq.tick t join pgq.queue q on q.queue_id = t.tick_queue where q.queue_name = 'w'))
+
+select s.consumer_name, s.last_tick_id = (select max(t.tick_id) from pgq.tick t join pgq.queue q on q.queue_id = t.tick_queue where q.queue_name = 'w') as follows from pgq_node.local_state s where s.queue_name = 'w'

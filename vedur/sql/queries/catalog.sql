@@ -22,6 +22,50 @@ where c.relkind::text = any (%s)
                         'vedur_work')
 order by 1
 
+-- name: left_out_relations
+-- Relations of a user that look like tables and cannot be replicated: unlogged tables, foreign tables.
+select n.nspname || '.' || c.relname as name,
+       c.relkind::text as kind,
+       c.relpersistence::text as persistence
+from pg_catalog.pg_class c
+     join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where (c.relkind = 'f' or c.relkind in ('r', 'p') and c.relpersistence = 'u')
+  and not c.relispartition
+  and n.nspname !~ '^pg_'
+  and n.nspname not in ('information_schema', 'pgq', 'pgq_ext', 'pgq_node', 'pgq_coop', 'londiste', 'vedur',
+                        'vedur_work')
+order by 1
+
+-- name: relation_facts
+-- What the named relations are; no row for a name that nothing has.
+select n.nspname || '.' || c.relname as name,
+       c.relkind::text as kind,
+       c.relpersistence::text as persistence,
+       c.relispartition as is_partition,
+       (select pn.nspname || '.' || p.relname
+        from pg_catalog.pg_inherits i
+             join pg_catalog.pg_class p on p.oid = i.inhparent
+             join pg_catalog.pg_namespace pn on pn.oid = p.relnamespace
+        where c.relispartition and i.inhrelid = c.oid) as parent
+from pg_catalog.pg_class c
+     join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where n.nspname || '.' || c.relname = any (%s)
+  and c.relkind in ('r', 'p', 'f', 'v', 'm', 'S', 'i', 'I', 'c')
+
+-- name: feeding
+-- Tables of other sets, or of other names, that bring rows into a local table; the root's own are not brought.
+select t.queue_name,
+       t.table_name,
+       t.merge_state,
+       t.table_attrs
+from londiste.table_info t
+     join pgq_node.node_info n on n.queue_name = t.queue_name
+where t.local
+  and n.node_type <> 'root'
+  and coalesce(t.dest_table, t.table_name) = %s
+  and (t.queue_name, t.table_name) <> (%s, %s)
+order by t.queue_name, t.table_name
+
 -- name: set_search_path
 -- Set the path of this session and return the one before; both inside one transaction.
 select pg_catalog.current_setting('search_path') as before,
@@ -84,14 +128,87 @@ where c.conrelid = %s
 order by pg_catalog.array_position(array['p', 'u', 'x', 'c', 'f'], c.contype::text), c.conname
 
 -- name: table_key
--- Columns of the primary key, in the order of the key.
-select a.attname as name
-from pg_catalog.pg_constraint c
-     cross join lateral pg_catalog.unnest(c.conkey) with ordinality k(attnum, nr)
-     join pg_catalog.pg_attribute a on a.attrelid = c.conrelid and a.attnum = k.attnum
-where c.conrelid = %s
-  and c.contype = 'p'
+-- Columns of the key by which changes find their rows, in its order: the primary key; without one the index of
+-- the replica identity, else the smallest unique index, if it is valid, total, immediate and over NOT NULL
+-- columns. londiste.table_key chooses in the same way.
+select k.name, i.index_name
+from (
+         select i.indisprimary as is_primary,
+                x.relname::text as index_name,
+                array(select a.attname::text
+                      from pg_catalog.unnest(i.indkey::int2[]) with ordinality k(attnum, nr)
+                           join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+                      where k.nr <= i.indnkeyatts
+                      order by k.nr) as key
+         from pg_catalog.pg_index i
+              join pg_catalog.pg_class x on x.oid = i.indexrelid
+         where i.indrelid = %s
+           and i.indisunique
+           and (i.indisprimary
+                or i.indisvalid and i.indimmediate and i.indpred is null and i.indexprs is null
+                   and not exists (
+                       select 1
+                       from pg_catalog.unnest(i.indkey::int2[]) with ordinality k(attnum, nr)
+                            join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+                       where k.nr <= i.indnkeyatts
+                         and (k.attnum < 1 or not a.attnotnull or a.attgenerated <> '' or a.attname ~ '^\s|,|\s$')))
+         order by i.indisprimary desc, i.indisreplident desc, i.indnkeyatts, x.relname
+         limit 1
+     ) i
+     cross join lateral pg_catalog.unnest(i.key) with ordinality k(name, nr)
 order by k.nr
+
+-- name: table_keys
+-- The same for many tables: those that exist, with their keys (empty where there is none).
+select n.nspname || '.' || c.relname as name,
+       coalesce(i.is_primary, false) as is_primary,
+       coalesce(i.key, '{}') as key
+from rows from (pg_catalog.unnest(%s::text[]), pg_catalog.unnest(%s::text[])) as w (schema, name)
+     join pg_catalog.pg_namespace n on n.nspname = w.schema
+     join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = w.name and c.relkind in ('r', 'p')
+     left join lateral (
+         select i.indisprimary as is_primary,
+                x.relname::text as index_name,
+                array(select a.attname::text
+                      from pg_catalog.unnest(i.indkey::int2[]) with ordinality k(attnum, nr)
+                           join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+                      where k.nr <= i.indnkeyatts
+                      order by k.nr) as key
+         from pg_catalog.pg_index i
+              join pg_catalog.pg_class x on x.oid = i.indexrelid
+         where i.indrelid = c.oid
+           and i.indisunique
+           and (i.indisprimary
+                or i.indisvalid and i.indimmediate and i.indpred is null and i.indexprs is null
+                   and not exists (
+                       select 1
+                       from pg_catalog.unnest(i.indkey::int2[]) with ordinality k(attnum, nr)
+                            join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+                       where k.nr <= i.indnkeyatts
+                         and (k.attnum < 1 or not a.attnotnull or a.attgenerated <> '' or a.attname ~ '^\s|,|\s$')))
+         order by i.indisprimary desc, i.indisreplident desc, i.indnkeyatts, x.relname
+         limit 1
+     ) i on true
+
+-- name: takes_unique_keys
+-- Does add-table of this database accept a unique index where there is no primary key? Upstream's does not.
+select pg_catalog.to_regprocedure('londiste.table_key(text)') is not null
+
+-- name: unique_columns
+-- The column sets of a table's valid and total unique indexes.
+select array(select a.attname::text
+             from pg_catalog.unnest(i.indkey::int2[]) with ordinality k(attnum, nr)
+                  join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+             where k.nr <= i.indnkeyatts) as columns
+from pg_catalog.pg_index i
+     join pg_catalog.pg_class c on c.oid = i.indrelid
+     join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where n.nspname = %s
+  and c.relname = %s
+  and i.indisunique
+  and i.indisvalid
+  and i.indpred is null
+  and i.indexprs is null
 
 -- name: table_indexes
 -- Indexes that no constraint owns.

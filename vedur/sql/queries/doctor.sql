@@ -34,7 +34,14 @@ select w.schema || '.' || w.name as name,
         and pg_catalog.has_table_privilege(c.oid, 'truncate'), false) as may_write,
     coalesce(pg_catalog.pg_has_role(c.relowner, 'usage'), false) as may_alter,
     exists (
-        select from pg_catalog.pg_index i where i.indrelid = c.oid and i.indisprimary and i.indisvalid
+        select
+        from pg_catalog.pg_index i
+        where i.indrelid = c.oid and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
+            and (i.indisprimary or i.indimmediate and not exists (
+                select
+                from pg_catalog.unnest(i.indkey::int2[]) with ordinality as k (attnum, nr)
+                join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+                where k.nr <= i.indnkeyatts and not a.attnotnull))
     ) as has_key,
     exists (
         select from pg_catalog.pg_index i where i.indrelid = c.oid and not i.indisvalid

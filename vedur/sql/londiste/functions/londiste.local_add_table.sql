@@ -20,7 +20,7 @@ as $$
 --             virtual_table, tgflags=) and for the trigger; i_table_attrs - urlenc settings to
 --             store; i_dest_table - name on this node, NULL when it is the same.
 -- Returns: 200 added, or added before; 301 added, but its trigger does not fire first;
---          400 no such set, no primary key; 403, 405 trigger or merge conflict; 404 no such
+--          400 no such set, no key (see londiste.table_key); 403, 405 trigger or merge conflict; 404 no such
 --          table, here or in the set; 410 added before with other settings. Nothing is
 --          changed by 4xx.
 -- Writes: londiste.table_info, also for merged and combined queues; triggers; on root
@@ -33,6 +33,8 @@ declare
     _title text := _name || case when _dest <> _name then '(' || _dest || ')' else '' end;
     _args text[] := coalesce(i_trg_args, '{}');
     _attrs text := i_table_attrs;
+    -- a virtual table has no rows here that could be copied
+    _in_sync boolean := _args && array['expect_sync', 'virtual_table'];
     _state text;
     _node record;
     _old record;
@@ -57,7 +59,7 @@ begin
             ret_note := 'Table does not exist: ' || _title;
             return;
         end if;
-        if position('k' in londiste.find_column_types(_dest)) = 0 then
+        if cardinality(londiste.table_key(_dest)) = 0 then
             ret_code := 400;
             ret_note := 'Primary key missing on table: ' || _title;
             return;
@@ -93,7 +95,7 @@ begin
         return;
     end if;
 
-    if _node.node_type = 'leaf' and not _args && array['expect_sync', 'no_merge'] then
+    if _node.node_type = 'leaf' and not _in_sync and not 'no_merge' = any (_args) then
         if not 'merge_all' = any (_args) and exists (
             select 1
             from londiste.table_info t
@@ -144,7 +146,7 @@ begin
         return;
     end if;
 
-    if _node.node_type = 'root' or 'expect_sync' = any (_args) then
+    if _node.node_type = 'root' or _in_sync then
         _state := 'ok';
     end if;
     if not _found then
@@ -162,7 +164,7 @@ begin
         and t.table_name = _name
         and (t.queue_name = i_queue_name
             or _node.node_type = 'leaf'
-                and _args && array['merge_all', 'expect_sync']
+                and (_in_sync or 'merge_all' = any (_args))
                 and not 'no_merge' = any (_args)
                 and n.node_type = 'leaf'
                 and n.combined_queue is not distinct from _node.combined_queue

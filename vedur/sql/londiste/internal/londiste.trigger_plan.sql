@@ -17,7 +17,8 @@ as $$
 --
 -- Words: no_triggers and virtual_table want none; skip or SKIP keep the row out of the table;
 -- tgflags= takes B/A before or after, I U D operations, L Q J format urlenc, sql or json, S skip.
--- Words for the registry are left out, everything else goes to the trigger as it is.
+-- Words for the registry are left out, everything else goes to the trigger as it is. A table
+-- whose key is a unique index (see londiste.table_key) gets pkey=.
 --
 -- Parameters: i_table_name - name in the set; i_trg_args - words, or NULL; i_dest_table - name
 --             on this node; i_node_type - root, branch or leaf.
@@ -30,6 +31,7 @@ declare
     _arg text;
     _flags text := '';
     _forced_extra1 boolean := false;
+    _keyed boolean := false;
     _partitioned boolean;
 begin
     wanted := true;
@@ -48,6 +50,7 @@ begin
             if _arg like 'ev_extra1=%' then
                 _forced_extra1 := true;
             end if;
+            _keyed := _keyed or _arg like 'pkey=%';
             args := args || _arg;
         end if;
     end loop;
@@ -82,6 +85,14 @@ begin
         when to_regprocedure('pgq.jsontriga()') is null then 'urlenc'
         else 'json'
     end;
+
+    -- By itself a trigger knows the primary key only. One that refuses writes needs none.
+    if not _keyed and i_node_type <> 'leaf'
+        and position('k' in londiste.find_column_types(i_dest_table)) = 0
+        and cardinality(londiste.table_key(i_dest_table)) > 0
+    then
+        args := args || ('pkey=' || array_to_string(londiste.table_key(i_dest_table), ','));
+    end if;
 
     -- Events carry the name in the set; by itself a trigger writes the name of its relation.
     if not _forced_extra1 and (i_dest_table <> i_table_name or _partitioned) then

@@ -14,7 +14,8 @@ as $$
 --             the lowest position of all its consumers.
 -- Returns: 200 moved, or skipped on a branch that does not have the tick; 100 ignored on a
 --          leaf; 404 unknown queue; 500 NULL on a branch.
--- Writes: pgq subscription of ".global_watermark"; on root event pgq.global-watermark.
+-- Writes: pgq subscription of ".global_watermark"; on root event pgq.global-watermark, and the
+--         position of its worker, which applies nothing and would seem to be far behind.
 -- Raises: errors of pgq.register_consumer_at when the root does not have the tick.
 -- ----------------------------------------------------------------------
 declare
@@ -59,6 +60,14 @@ begin
     end if;
 
     perform pgq.register_consumer_at(i_queue_name, '.global_watermark', _watermark);
+    if _type = 'root' then
+        update pgq_node.local_state s
+        set last_tick_id = _watermark
+        from pgq_node.node_info n
+        where n.queue_name = i_queue_name
+            and s.queue_name = n.queue_name
+            and s.consumer_name = n.worker_name;
+    end if;
     ret_code := 200;
     ret_note := 'Global watermark set to ' || _watermark;
 end;

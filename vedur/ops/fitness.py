@@ -1,0 +1,161 @@
+"""Which tables add-table cannot add, each with its reason; asked before the first one is added.
+
+The contract's functions refuse a table at a time, when those before it are added already. Here
+all are looked at first, so that one command tells everything and changes nothing. Also asked for
+one table alone: whether its first copy would empty a table that others bring rows to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from vedur.catalog.attrs import COPY_CONDITION, decode_attrs, keeps_rows
+from vedur.catalog.tables import OK_STATES, TableInfo
+from vedur.db import Database
+from vedur.errors import StateError
+from vedur.names import parse_name
+from vedur.ops.session import Session
+from vedur.sql import query
+
+if TYPE_CHECKING:
+    from vedur.ops.add_table import AddTable
+
+log = logging.getLogger(__name__)
+
+NO_KEY = "it has no primary key, and no unique index over NOT NULL columns"
+_NO_PRIMARY = (
+    "it has no primary key, which the SQL that is installed in this database asks for: "
+    "alter table ... add primary key"
+)
+_KINDS = {
+    "f": "it is a foreign table, whose changes no trigger can see completely",
+    "v": "it is a view",
+    "m": "it is a materialized view",
+    "S": "it is a sequence, see add-seq",
+    "i": "it is an index",
+    "I": "it is an index",
+    "c": "it is a type",
+}
+_UNLOGGED = "it is unlogged: a crash empties it, and no event tells (alter table ... set logged)"
+_TEMPORARY = "it is temporary: other sessions do not see it"
+
+
+def why_not(db: Database, name: str) -> str | None:
+    """Why something of this name is no table that can be replicated; None where nothing has it."""
+    row = db.one(query("catalog", "relation_facts"), [[name]])
+    if row is None:
+        return None
+    if row.is_partition:
+        return f"it is a partition: add {row.parent}, its partitions come with it"
+    return _kind_reason(row.kind, row.persistence)
+
+
+def left_out(db: Database) -> dict[str, str]:
+    """Unlogged and foreign tables of a database, with the reason."""
+    found = {}
+    for row in db.query(query("catalog", "left_out_relations")):
+        reason = _kind_reason(row.kind, row.persistence)
+        if reason is not None:
+            found[row.name] = reason
+    return found
+
+
+def _kind_reason(kind: str, persistence: str) -> str | None:
+    if kind in _KINDS:
+        return _KINDS[kind]
+    return {"u": _UNLOGGED, "t": _TEMPORARY}.get(persistence)
+
+
+def unfit_keys(db: Database, tables: Sequence[str]) -> dict[str, str]:
+    """Tables that exist and have no key by which changes could find their rows."""
+    rows = _keys(db, tables)
+    ours = bool(db.value(query("catalog", "takes_unique_keys")))
+    missing = NO_KEY if ours else _NO_PRIMARY
+    usable = {name for name, row in rows.items() if row.key and (ours or row.is_primary)}
+    return {name: missing for name in rows if name not in usable}
+
+
+def _keys(db: Database, tables: Sequence[str]) -> dict[str, Any]:
+    split = [parse_name(table) for table in tables]
+    asked = [[name.schema for name in split], [name.name for name in split]]
+    return {row.name: row for row in db.query(query("catalog", "table_keys"), asked)}
+
+
+def unfit_tables(
+    session: Session, root: bool, wish: AddTable, tables: Sequence[str]
+) -> dict[str, str]:
+    """The reasons why tables of the set cannot be added here, by name; nothing is changed."""
+    db = session.db
+    places = {table: wish.place(table) for table in tables}
+    present = _keys(db, list(places.values()))
+    keyless = unfit_keys(db, list(places.values()))
+    makes = not root and (wish.create or wish.create_full)
+    found: dict[str, str | None] = {}
+    for table, place in places.items():
+        if place not in present:
+            how = "create it" if root else "create it, or use --create"
+            found[table] = None if makes else f"table {place} does not exist here: {how}"
+        else:
+            found[table] = keyless.get(place)
+        if found[table] is None and not root:
+            found[table] = sharing(session, wish, table, place)
+    return {table: reason for table, reason in found.items() if reason is not None}
+
+
+def sharing(session: Session, wish: AddTable, table: str, dest: str) -> str | None:
+    """Why a table cannot join others in one local table; None where it can, or is alone.
+
+    A first copy empties its table, and with it what others have brought. And only conditions can
+    tell whose a row is: compare, repair, resync and TRUNCATE ask them.
+    """
+    rows = session.db.query(query("catalog", "feeding"), [dest, session.queue, table])
+    for row in rows:
+        attrs = decode_attrs(row.table_attrs)
+        who = (
+            f'table "{row.table_name}" of queue "{row.queue_name}" brings rows to "{dest}" already'
+        )
+        if not wish.copy_condition or not attrs.get(COPY_CONDITION):
+            return (
+                f"{who}, and only conditions can tell whose a row is: give each of them a "
+                "condition (--where), such that no row fulfils two"
+            )
+        if not (wish.skip_truncate or wish.expect_sync):
+            return (
+                f"{who}, and the first copy of this one would empty it: use --skip-truncate, or "
+                "--expect-sync if its rows are there"
+            )
+        if row.merge_state not in OK_STATES and not keeps_rows(attrs):
+            return f"{who}, and its first copy, which empties it, is not done: wait for it first"
+    return None
+
+
+def require_alone(session: Session, wish: AddTable, table: str) -> None:
+    """Refuse a table whose copy would take the rows of others away."""
+    reason = sharing(session, wish, table, wish.place(table))
+    if reason is not None:
+        raise StateError(f'table "{table}" cannot be added: {reason}')
+
+
+def warn_keys(
+    db: Database, provider: Database, there: Mapping[str, TableInfo], wish: AddTable, table: str
+) -> None:
+    """Say where the key that events carry has no unique index here: replay would be slow."""
+    known = there.get(table)
+    if known is None or not known.local:
+        return
+    theirs, mine = parse_name(known.dest_table), parse_name(wish.place(table))
+    row = provider.one(query("catalog", "table_keys"), [[theirs.schema], [theirs.name]])
+    if row is None or not row.key:
+        return
+    chosen = dict(wish.column_list or ())
+    key = {chosen.get(name, name) for name in row.key}
+    rows = db.query(query("catalog", "unique_columns"), [mine.schema, mine.name])
+    if not any(set(index.columns) == key for index in rows):
+        columns = ", ".join(sorted(key))
+        log.warning(
+            "%s: the provider's key (%s) has no unique index here: every change would read the "
+            "whole table. Create one: create unique index on %s (%s)",
+            table, columns, mine.quoted, columns,
+        )  # fmt: skip
