@@ -61,11 +61,9 @@ class Replayed:
 
 
 @pytest.fixture
-def make(
-    pg_server: Any, make_db_on: Callable[..., Database]
-) -> Iterator[Callable[[str], Replayed]]:
+def make(newest: Any, make_db_on: Callable[..., Database]) -> Iterator[Callable[[str], Replayed]]:
     def make(ddl: str, leaf_ddl: str = "create table t (id int primary key, v text)") -> Replayed:
-        root, leaf = make_db_on(pg_server, autocommit=True), make_db_on(pg_server, "bare")
+        root, leaf = make_db_on(newest, autocommit=True), make_db_on(newest, "bare")
         root.call("pgq.create_queue", "q")
         root.execute(ddl)
         leaf.execute(leaf_ddl)
