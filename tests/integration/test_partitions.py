@@ -247,4 +247,6 @@ def test_names_changed_by_hand_and_by_script(
     leaf.root.execute("insert into t3 values (5, 'both')")
     leaf.catch_up()
     assert len(leaf.same("t3", "t3")) == 5
-    assert leaf.root.query("select * from vedur.table_problems('q')") == []
+    # what was done by hand before the script is told, what the script did is not
+    told = [row.what for row in leaf.root.query("select what from vedur.table_problems('q')")]
+    assert told == ['column "a" was renamed to "b" by hand']
