@@ -44,7 +44,7 @@ def _shared(db: Database, spec: TableSpec) -> bool:
     """Has the table rows of others, too?"""
     # The cursor waits for its row also inside a pipeline, where a truncate among other events is.
     found = db.raw.execute(query("replay", "feeders"), {"dest": spec.dest}).fetchone()
-    return int(found[0]) > 1
+    return found is not None and int(found[0]) > 1
 
 
 def _empty_part(db: Database, spec: TableSpec) -> None:
