@@ -42,7 +42,9 @@ def truncate_together(db: Database, specs: Sequence[TableSpec]) -> None:
 
 def _shared(db: Database, spec: TableSpec) -> bool:
     """Has the table rows of others, too?"""
-    return int(db.value(query("replay", "feeders"), {"dest": spec.dest})) > 1
+    # The cursor waits for its row also inside a pipeline, where a truncate among other events is.
+    found = db.raw.execute(query("replay", "feeders"), {"dest": spec.dest}).fetchone()
+    return found is not None and int(found[0]) > 1
 
 
 def _empty_part(db: Database, spec: TableSpec) -> None:
