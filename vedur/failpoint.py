@@ -50,6 +50,10 @@ POINTS: dict[str, tuple[str, ...]] = {
     "skip": ("checked", "asked"),
     "quarantine": ("put_aside", "applied", "released"),
     "ticker": ("ticked", "operated"),
+    # worker/loop.py: the consumer is moved to the tick that a node has applied
+    "position": ("moved",),
+    # ops/rejoin.py: this node's position, the consumer's, then table by table
+    "rejoin": ("planned", "placed", "moved", "applied", "repaired"),
     # worker/loop.py on a root
     "root": ("watermark", "sequences"),
 }

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from vedur.node.position import is_lost
 from vedur.status.detail import NodeDetail, QueueHealth
 from vedur.status.overview import Overview
 from vedur.status.snapshot import TAGGED
@@ -174,7 +175,9 @@ def _worker(node: NodeDetail) -> Iterator[Problem]:
                 Kind.WORKER,
                 node.name,
                 f'worker "{stop.consumer}" cannot go on: {stop.error}',
-                "mend the cause; it tries again by itself. The log of the worker says more",
+                '"vedur INI rejoin" on this node says what it would do, "rejoin --apply" does it'
+                if is_lost(stop.error)
+                else "mend the cause; it tries again by itself. The log of the worker says more",
             )
     if node.status.paused:
         yield Problem(
