@@ -54,6 +54,10 @@ POINTS: dict[str, tuple[str, ...]] = {
     "position": ("moved",),
     # ops/rejoin.py: this node's position, the consumer's, then table by table
     "rejoin": ("planned", "placed", "moved", "applied", "repaired"),
+    # ops/create_node.py, ops/change_provider.py, ops/change_location.py
+    "create": ("ticked", "subscribed"),
+    "provider": ("paused", "subscribed", "changed"),
+    "location": ("checked", "told"),
     # worker/loop.py on a root
     "root": ("watermark", "sequences"),
 }

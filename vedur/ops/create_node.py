@@ -2,6 +2,8 @@
 
 Steps of a node that follows another: find the root; tell root and provider where the new node
 is; subscribe at the provider; copy the member list; create the node; record the set's tables.
+A leaf begins at a tick that is written now: whatever the queue still holds of before, the end of
+an earlier node of its name, tables that have left the set, scripts, is not for it.
 The provider and the new node commit together at the end, so a failure leaves at most a location,
 and the same command can be run again.
 """
@@ -14,12 +16,16 @@ from dataclasses import dataclass
 
 from vedur.catalog.attrs import encode_attrs
 from vedur.db import Database
-from vedur.db.conninfo import has_host
+from vedur.db.conninfo import has_host, parse
 from vedur.db.install import install
 from vedur.errors import StateError, UsageError
+from vedur.failpoint import reach
+from vedur.log import mask_connstr
 from vedur.node.info import Location, NodeInfo, NodeType, get_node_info, get_queue_locations
+from vedur.node.position import complete_tick, forget_position, keeps_ticks
 from vedur.node.setup import create_node as create
 from vedur.node.setup import register_location, register_subscriber, set_node_attrs
+from vedur.ops.fresh_tick import fresh_tick
 from vedur.ops.session import Session
 from vedur.ops.sync_lists import sync_sequences, sync_tables
 from vedur.sql import query
@@ -72,6 +78,7 @@ def create_node(session: Session, node: NewNode) -> None:
     install(db)
     existing = get_node_info(db, session.queue)
     if existing is not None:
+        _require_same(db, session.queue, existing, node)
         log.info("Node is already initialized as %s", existing.node_type)
         return
     if node.check and node.location != session.settings.db:
@@ -87,6 +94,23 @@ def create_node(session: Session, node: NewNode) -> None:
     else:
         _join(session, db, node)
     log.info("Done")
+
+
+def _require_same(db: Database, queue: str, existing: NodeInfo, node: NewNode) -> None:
+    """The node is there: raise if something else is asked for, which is not done."""
+    name = existing.node_name
+    if (existing.node_type, name) != (node.kind, node.name):
+        raise StateError(
+            f'this database is already initialized as {existing.node_type} "{name}": '
+            "nothing is changed; drop-node takes it out of the set first"
+        )
+    stored = {m.node_name: m.node_location for m in get_queue_locations(db, queue)}.get(name, "")
+    if stored and parse(stored) != parse(node.location):
+        raise StateError(
+            f'node "{name}" is already initialized with another connect string '
+            f"({mask_connstr(stored)}), which is kept: "
+            f'"change-location {name} CONNSTR" changes it on all nodes'
+        )
 
 
 def check_same_database(session: Session, db: Database, location: str) -> None:
@@ -112,9 +136,14 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
     provider = session.remote(node.provider, "provider_db")
     provider_info = _provider_info(provider, queue)
     register_location(root, queue, node.name, node.location)
+    start = None
+    if node.kind is NodeType.LEAF:
+        start = fresh_tick(provider, queue, provider_info, session.clock)
+    reach("create.ticked")
     with provider.transaction():
         register_location(provider, queue, node.name, node.location)
-        answer = register_subscriber(provider, queue, node.name, worker)
+        first = start.id if start else None
+        answer = register_subscriber(provider, queue, node.name, worker, first)
         with db.transaction():
             register_location(db, queue, node.name, node.location)
             for member in members:
@@ -129,15 +158,19 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
                 node.name,
                 worker,
                 provider_info.node_name,
-                answer.row.global_watermark,
+                first or answer.row.global_watermark,
                 node.combined,
             )
             if node.sync_watermark:
                 attrs = encode_attrs({"sync_watermark": node.sync_watermark})
                 set_node_attrs(db, queue, attrs)
-            if node.kind is NodeType.BRANCH:
-                sync_tables(session.settings, db, provider)
-                sync_sequences(session.settings, db, provider)
+            forget_position(db, queue)  # that of an earlier node in this database
+            if start is not None and keeps_ticks(db):
+                complete_tick(db, queue, worker, start)
+            # what the queue has told before is not told again
+            sync_tables(session.settings, db, provider)
+            sync_sequences(session.settings, db, provider)
+        reach("create.subscribed")
 
 
 def _members(root: Database, session: Session, node: NewNode) -> list[Location]:
