@@ -103,8 +103,9 @@ class LostPosition(StateError):
     """The position of the target fits neither end of the batch."""
 
     remedy = (
-        "One of the two databases was restored from a backup, or two workers run for one node. "
-        "Nothing was applied. Find out which, then `resync` the tables, or create the node anew."
+        "One of the two databases was restored from a backup, or the root is a standby now that "
+        "was behind. Nothing was applied. `rejoin` on the node says what it would do, `rejoin "
+        "--apply` brings the node back. Where two workers run for one node, stop one of them."
     )
 
 

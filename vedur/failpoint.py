@@ -50,6 +50,14 @@ POINTS: dict[str, tuple[str, ...]] = {
     "skip": ("checked", "asked"),
     "quarantine": ("put_aside", "applied", "released"),
     "ticker": ("ticked", "operated"),
+    # worker/loop.py: the consumer is moved to the tick that a node has applied
+    "position": ("moved",),
+    # ops/rejoin.py: this node's position, the consumer's, then table by table
+    "rejoin": ("planned", "placed", "moved", "applied", "repaired"),
+    # ops/create_node.py, ops/change_provider.py, ops/change_location.py
+    "create": ("ticked", "subscribed"),
+    "provider": ("paused", "subscribed", "changed"),
+    "location": ("checked", "told"),
     # worker/loop.py on a root
     "root": ("watermark", "sequences"),
 }

@@ -517,7 +517,7 @@ def test_wait_root_and_provider(lab: Lab) -> None:
         wait_root(lab.leaf)
         wait_provider(lab.leaf)
     lines = [line for line in lab.lines() if "tick" in line]
-    assert lines[0] == "INFO Waiting for tick > 1"
+    assert lines[0] == "INFO Waiting for tick > 2"
     assert lines[1].startswith("INFO Got tick ")
     wait_root(lab.root)
     assert lab.lines() == ["INFO Current node is root, no need to wait"]
@@ -644,6 +644,9 @@ def test_a_branch_of_londistes_own_worker_is_a_provider(
         change_provider(lab.leaf, "dst")
     with pytest.raises(StateError, match="has already 'src' as provider"):
         change_provider(lab.leaf, "src")
+    # nor is there a worker that brings the branch to the leaf's tick
+    here = lab.leaf_db.value("select last_tick_id from pgq_node.local_state")
+    mid_db.execute("select pgq.ticker('replika', %s, now(), 1)", [here])
     with Meanwhile(lambda: _accept(lab)):
         change_provider(lab.leaf, "mid")
     moved = get_node_info(lab.leaf_db, QUEUE)

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import tests.torture.poison  # noqa: F401  (registers its faults, as steps does)
+import tests.torture.poison
+import tests.torture.rejoin  # noqa: F401  (the same)
 from tests.torture import checks
 from tests.torture.faults import FAULTS, Cycle, NotReached, Skipped
 from tests.torture.load import Load

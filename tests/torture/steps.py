@@ -49,7 +49,7 @@ _SPARK = ("batch", "ahead", "copy")
 _DEAR = re.compile(
     "worker: kill|Java: kill"
     "|kill -9 at (batch|ahead|copy|script|quarantine)"
-    r"| at (moment|compare|repair|filter|quarantine\.(applied|released))"
+    r"| at (moment|compare|repair|filter|rejoin|quarantine\.(applied|released))"
 )
 
 
@@ -317,7 +317,7 @@ def register() -> None:
     }  # fmt: skip
     for work, whats in POINTS.items():
         if work not in _WORKS:
-            continue  # tests/torture/poison.py
+            continue  # tests/torture/poison.py, tests/torture/rejoin.py
         share = _WORKS[work][1] / (len(whats) * 4)
         for what in whats:
             for action, part in (("kill", 0.3), ("error", 1.5), ("hold", 2.0)):

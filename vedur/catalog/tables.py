@@ -10,6 +10,7 @@ from vedur.catalog.attrs import (
     COPY_CONDITION,
     decode_attrs,
     encode_attrs,
+    keeps_rows,
     same_but_policy,
 )
 from vedur.change.columns import Columns, parse_columns
@@ -68,8 +69,7 @@ class TableInfo:
     @property
     def keeps_rows(self) -> bool:
         """`--skip-truncate`: what is in the table before a copy stays."""
-        attrs = self.attrs
-        return "skip_truncate" in attrs and attrs["skip_truncate"] not in ("0", "f", "false", "no")
+        return keeps_rows(self.attrs)
 
     @property
     def ready(self) -> bool:

@@ -65,6 +65,11 @@ class Snapshot:
         xmin, xmax, xip = text.split(":")
         return cls(int(xmin), int(xmax), frozenset(int(x) for x in xip.split(",") if x))
 
+    @property
+    def text(self) -> str:
+        """As the server writes it."""
+        return f"{self.xmin}:{self.xmax}:{','.join(map(str, sorted(self.xip)))}"
+
     def contains(self, txid: int) -> bool:
         """Had this transaction committed (or aborted) when the snapshot was taken?"""
         return txid < self.xmax and txid not in self.xip

@@ -196,6 +196,63 @@ COMMANDS: tuple[Command, ...] = (
         side="admin",
     ),
     Command(
+        "change-location",
+        "tell all nodes that a node is reached by another connect string",
+        "nodes:change_location",
+        _NODES,
+        "NODE CONNSTR",
+        least=2,
+        most=2,
+        details="For a node that has moved to another host or port. The new connect string must "
+        "lead to that node. The root tells all nodes through the queue; those that can be reached "
+        "are told at once, and the others are named: where one of them reads from the node that "
+        'has moved, run the same command there. Change "db" in the INI of the moved node '
+        "yourself.",
+        options=(option("--nocheck", help="do not check that CONNSTR leads to NODE"),),
+        examples=(
+            ("dst.ini change-location src 'host=db9 dbname=shop'", "the root lives on db9 now"),
+        ),
+        side="admin",
+    ),
+    Command(
+        "rejoin",
+        "bring a node back whose position is lost, after a restore from a backup",
+        "proof:rejoin",
+        _NODES,
+        details='For a leaf whose worker says "Lost position": this database or the provider '
+        "was restored from a backup, or the root is a standby now that was behind. Without "
+        "--apply it only says what it found and what it would do, with numbers of rows.\n\n"
+        "Where the provider still has the tick that this node has applied, its consumer is put "
+        "there, and nothing else is needed. Else the node goes on at a new tick and every table "
+        "is compared and repaired: rows that differ are written, and rows that only this node has "
+        "are removed; vedur.repair_log keeps them. Until a table is equal its state is None, so "
+        "wait-sync waits for it. Tables without a key are copied by the worker, which must be "
+        "running. If the command is ended in the middle, run it again.",
+        options=(
+            option("--apply", help="do it"),
+            option("--copy", help="copy all tables anew instead of repairing them"),
+            option("--force", help="compare and repair although the position fits"),
+            option(
+                "--limit",
+                help="name at most this many rows of a table (default 10)",
+                metavar="N",
+                kind=int,
+            ),
+            option(
+                "--max-wait",
+                help="give up if the worker does not come to a tick within this time (default 120)",
+                metavar="SECONDS",
+                kind=float,
+            ),
+            _JSON,
+        ),
+        examples=(
+            ("dst.ini rejoin", "what is wrong, and what would be done"),
+            ("dst.ini rejoin --apply", "do it"),
+        ),
+        side="repair",
+    ),
+    Command(
         "wait-root",
         "wait until the node has what the root has now",
         "waiting:wait_root",

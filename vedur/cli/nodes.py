@@ -6,6 +6,7 @@ from vedur.cli.grammar import Call
 from vedur.config import LondisteSettings
 from vedur.errors import UsageError
 from vedur.node.info import NodeType
+from vedur.ops import change_location as ops_change_location
 from vedur.ops import change_provider as ops_change_provider
 from vedur.ops import create_node as ops_create_node
 from vedur.ops import drop_node as ops_drop_node
@@ -62,3 +63,10 @@ def change_provider(call: Call, settings: LondisteSettings) -> None:
         raise UsageError("Please specify --provider")
     with Session(settings) as session:
         ops_change_provider.change_provider(session, call.options.provider, node=call.options.node)
+
+
+def change_location(call: Call, settings: LondisteSettings) -> None:
+    """change-location"""
+    name, location = call.args
+    with Session(settings) as session:
+        ops_change_location.change_location(session, name, location, check=not call.options.nocheck)

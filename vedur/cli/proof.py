@@ -13,6 +13,7 @@ from vedur.ops import check as ops_check
 from vedur.ops import compare as ops_compare
 from vedur.ops import execute as ops_execute
 from vedur.ops import execute_plan as ops_execute_plan
+from vedur.ops import rejoin as ops_rejoin
 from vedur.ops import repair as ops_repair
 from vedur.ops.session import Session
 
@@ -22,7 +23,7 @@ _MAX_EXIT = 250
 _MAX_DIFFERENT = ops_compare.MAX_DIFFERENT
 #: Rows that are named unless --limit says otherwise, and for how long a lagging node is waited for.
 _COMPARE_LIMIT, _REPAIR_LIMIT = 100, 10
-_MAX_WAIT = 60.0
+_MAX_WAIT, _REJOIN_WAIT = 60.0, 120.0
 
 
 N = TypeVar("N", int, float)
@@ -90,6 +91,22 @@ def repair(call: Call, settings: LondisteSettings) -> None:
         found = ops_repair.repair(session, options)
     if given.json:
         print_json([item.as_json() for item in found])
+
+
+def rejoin(call: Call, settings: LondisteSettings) -> None:
+    """rejoin"""
+    given = call.options
+    options = ops_rejoin.RejoinOptions(
+        apply=given.apply,
+        copy=given.copy,
+        force=given.force,
+        limit=_given(given.limit, _REPAIR_LIMIT),
+        max_wait=_given(given.max_wait, _REJOIN_WAIT),
+    )
+    with Session(settings) as session:
+        found = ops_rejoin.rejoin(session, options)
+    if given.json:
+        print_json(found.as_json())
 
 
 def check(call: Call, settings: LondisteSettings) -> int:

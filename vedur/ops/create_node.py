@@ -2,6 +2,8 @@
 
 Steps of a node that follows another: find the root; tell root and provider where the new node
 is; subscribe at the provider; copy the member list; create the node; record the set's tables.
+A leaf begins at a tick that is written now: whatever the queue still holds of before, the end of
+an earlier node of its name, tables that have left the set, scripts, is not for it.
 The provider and the new node commit together at the end, so a failure leaves at most a location,
 and the same command can be run again.
 
@@ -16,9 +18,11 @@ import secrets
 from dataclasses import dataclass
 
 from vedur.db import Database
-from vedur.db.conninfo import has_host
+from vedur.db.conninfo import has_host, parse
 from vedur.db.install import install
 from vedur.errors import StateError, UsageError
+from vedur.failpoint import reach
+from vedur.log import mask_connstr
 from vedur.node.info import (
     Location,
     NodeInfo,
@@ -28,9 +32,12 @@ from vedur.node.info import (
     has_schema,
     passes_nothing_on,
 )
+from vedur.node.position import complete_tick, forget_position, keeps_ticks
 from vedur.node.setup import create_node as create
 from vedur.node.setup import register_location, register_subscriber
+from vedur.ops.fresh_tick import fresh_tick
 from vedur.ops.session import Session
+from vedur.ops.sync_lists import sync_sequences, sync_tables
 from vedur.sql import query
 
 log = logging.getLogger(__name__)
@@ -98,6 +105,7 @@ def create_node(session: Session, node: NewNode) -> None:
     install(db)
     existing = get_node_info(db, session.queue)
     if existing is not None:
+        _require_same(db, session.queue, existing, node)
         log.info("Node is already initialized as %s", existing.node_type)
         if existing.node_type is NodeType.BRANCH:
             log.warning("%s; drop-node it and create a leaf instead", NO_BRANCH)
@@ -124,6 +132,23 @@ def _refuse_unserved(node: NewNode) -> None:
         raise StateError(_NO_MERGE)
 
 
+def _require_same(db: Database, queue: str, existing: NodeInfo, node: NewNode) -> None:
+    """The node is there: raise if something else is asked for, which is not done."""
+    name = existing.node_name
+    if (existing.node_type, name) != (node.kind, node.name):
+        raise StateError(
+            f'this database is already initialized as {existing.node_type} "{name}": '
+            "nothing is changed; drop-node takes it out of the set first"
+        )
+    stored = {m.node_name: m.node_location for m in get_queue_locations(db, queue)}.get(name, "")
+    if stored and parse(stored) != parse(node.location):
+        raise StateError(
+            f'node "{name}" is already initialized with another connect string '
+            f"({mask_connstr(stored)}), which is kept: "
+            f'"change-location {name} CONNSTR" changes it on all nodes'
+        )
+
+
 def check_same_database(session: Session, db: Database, location: str) -> None:
     """The public connect string must lead here; a lock taken here shows whether it does."""
     key = secrets.randbits(62)
@@ -148,9 +173,14 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
     provider_info = _provider_info(provider, queue)
     require_serving(provider, provider_info)
     register_location(root, queue, node.name, node.location)
+    start = None
+    if node.kind is NodeType.LEAF:
+        start = fresh_tick(provider, queue, provider_info, session.clock)
+    reach("create.ticked")
     with provider.transaction():
         register_location(provider, queue, node.name, node.location)
-        answer = register_subscriber(provider, queue, node.name, worker)
+        first = start.id if start else None
+        answer = register_subscriber(provider, queue, node.name, worker, first)
         with db.transaction():
             register_location(db, queue, node.name, node.location)
             for member in members:
@@ -165,9 +195,16 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
                 node.name,
                 worker,
                 provider_info.node_name,
-                answer.row.global_watermark,
+                first or answer.row.global_watermark,
                 node.combined,
             )
+            forget_position(db, queue)  # that of an earlier node in this database
+            if start is not None and keeps_ticks(db):
+                complete_tick(db, queue, worker, start)
+            # what the queue has told before is not told again
+            sync_tables(session.settings, db, provider)
+            sync_sequences(session.settings, db, provider)
+        reach("create.subscribed")
 
 
 def require_serving(provider: Database, info: NodeInfo) -> None:

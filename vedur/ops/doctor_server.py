@@ -18,7 +18,9 @@ from vedur.node.info import (
     has_schema,
     passes_nothing_on,
 )
+from vedur.node.position import get_counter
 from vedur.ops.finding import Finding, fail, names, ok, warn
+from vedur.ops.rejoin_plan import Way, make_plan, read_found
 from vedur.ops.session import Session
 from vedur.sql import query
 
@@ -146,6 +148,26 @@ def check_worker_rights(session: Session) -> Iterator[Finding]:
         )
 
 
+def _check_position(session: Session, info: NodeInfo, provider: Database) -> Iterator[Finding]:
+    """Does this node stand where its consumer does? Without a worker nobody else looks."""
+    counter = get_counter(provider, session.queue, int(info.worker_last_tick or 0))
+    if counter.behind:
+        yield fail(
+            "position",
+            f"transaction numbers of the provider are at {counter.now}, its ticks at "
+            f"{counter.tick}: it was restored into another server",
+            f'stop it, run "pg_resetwal --epoch={(counter.tick >> 32) + 1}", then "rejoin --force"',
+        )
+        return
+    plan = make_plan(read_found(session.db, provider, session.queue, info))
+    # a worker may have gone on between the two looks
+    now = get_node_info(session.db, session.queue)
+    if plan.way is Way.NOTHING or now is None or now.worker_last_tick != info.worker_last_tick:
+        yield ok("position", f"tick {info.worker_last_tick}, on both sides")
+    else:
+        yield fail("position", f"lost: {plan.why}", 'run "rejoin", it says what it would do')
+
+
 def check_provider(session: Session, info: NodeInfo) -> Iterator[Finding]:
     """The node that this one reads from."""
     name = info.provider_node
@@ -174,8 +196,10 @@ def check_provider(session: Session, info: NodeInfo) -> Iterator[Finding]:
         yield fail(
             "provider",
             f'{there.node_name} does not know "{info.node_name}" as a subscriber',
-            "change-provider registers it; its position is kept",
+            '"rejoin" registers it and says what else is needed',
         )
+    else:
+        yield from _check_position(session, info, provider)
     if provider.value(query("doctor", "may_consume")) is False:
         yield fail(
             "provider",

@@ -12,6 +12,7 @@ from vedur.catalog.tables import get_table_list, local_remove_table
 from vedur.db import Database
 from vedur.errors import ConnectError, DatabaseError, RefusedError, StateError
 from vedur.node.info import NodeInfo, get_node_info, get_subscriber_info
+from vedur.node.position import forget_position
 from vedur.node.setup import drop_node as drop
 from vedur.node.setup import unregister_location, unregister_subscriber
 from vedur.ops.session import Session
@@ -39,6 +40,7 @@ def drop_node(session: Session, name: str) -> None:
         with target.transaction():
             _end_copies(target, session.queue)
             drop(target, session.queue, name)
+            forget_position(target, session.queue)
     log.info("Node dropped: %s", name)
 
 

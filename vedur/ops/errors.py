@@ -9,22 +9,30 @@ from typing import Any
 
 from vedur.catalog import TableInfo, get_table_list
 from vedur.catalog.quarantine import available, get_counts, get_errors
+from vedur.catalog.rejoin import get_rejoin_tables
 from vedur.change.event import parse_type
 from vedur.db import Row
 from vedur.errors import StateError
 from vedur.log import mask
 from vedur.node.info import get_consumer_info
+from vedur.node.position import is_lost
 from vedur.ops.session import Session
 from vedur.status.snapshot import read_copies
 
 RETRIES = "fix the cause shown above; the worker retries by itself. Its log says more"
+_LOST = "the position of this node is lost"
+#: What mends a lost position.
+_REJOIN = (
+    "rejoin   (says what is wrong and what it would do)",
+    "rejoin --apply   (does it; nothing is copied where rows are there)",
+)
 
 
 @dataclass(frozen=True)
 class Trouble:
     """One thing that needs a decision. `actions` are commands without program and ini, or words."""
 
-    kind: str  # event, batch, copy, quarantine
+    kind: str  # event, batch, position, rejoin, copy, quarantine
     what: str
     message: str | None = None
     consumer: str | None = None
@@ -56,7 +64,21 @@ def errors(session: Session) -> list[Trouble]:
     stopped = list(_stopped(session, tables))
     named = {trouble.table for trouble in stopped if trouble.kind == "event"}
     copies = [trouble for trouble in _copies(session) if trouble.table not in named]
-    return [*stopped, *copies, *_quarantined(session)]
+    return [*stopped, *_rejoins(session), *copies, *_quarantined(session)]
+
+
+def _rejoins(session: Session) -> Iterator[Trouble]:
+    left = get_rejoin_tables(session.db, session.queue)
+    if left:
+        yield Trouble(
+            "rejoin",
+            f"a rejoin is under way or was broken off, {len(left)} table(s) are yet to be repaired",
+            ", ".join(sorted(left)[:10]),
+            actions=(
+                "rejoin --apply   (goes on where it was)",
+                "resync TABLE   (copies a table anew instead)",
+            ),
+        )
 
 
 def _stopped(session: Session, tables: dict[str, TableInfo]) -> Iterator[Trouble]:
@@ -67,12 +89,15 @@ def _stopped(session: Session, tables: dict[str, TableInfo]) -> Iterator[Trouble
     for consumer in get_consumer_info(session.db, session.queue):
         text = (consumer.cur_error or "").strip()
         if text and consumer.consumer_name not in known:
+            lost = is_lost(text)
             yield Trouble(
-                "batch",
-                "the worker of this node is stopped",
+                "position" if lost else "batch",
+                "the position of this node is lost"
+                if lost
+                else "the worker of this node is stopped",
                 mask(text.splitlines()[0]),
                 consumer.consumer_name,
-                actions=(RETRIES,),
+                actions=_REJOIN if lost else (RETRIES,),
             )
 
 
@@ -100,6 +125,8 @@ def _event(row: Row, tables: dict[str, TableInfo]) -> Trouble:
 
 
 def _batch(row: Row) -> Trouble:
+    if is_lost(row.message):
+        return Trouble("position", _LOST, **_fields(row), actions=_REJOIN)
     action = RETRIES
     return Trouble("batch", "a batch cannot be applied", **_fields(row), actions=(action,))
 

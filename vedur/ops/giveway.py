@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -40,7 +40,13 @@ class Watch:
     waited_on: str = ""
 
 
-def at_one_moment(nodes: Nodes, pair: Pair, work: Callable[[Pair, Moment], T]) -> T:
+#: How a moment is come by: `meet`, or another context manager like it.
+Meet = Callable[[Nodes, str, str], AbstractContextManager[Moment]]
+
+
+def at_one_moment(
+    nodes: Nodes, pair: Pair, work: Callable[[Pair, Moment], T], meet: Meet = meet
+) -> T:
     """Do `work` with the pair as one moment's snapshots see it, again if it had to make way."""
     for _ in range(_ATTEMPTS):
         with meet(nodes, pair.source.name, pair.dest) as moment:

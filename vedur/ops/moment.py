@@ -132,6 +132,21 @@ def meet(nodes: Nodes, table: str, dest: str, *, keep_hold: bool = False) -> Ite
     )
 
 
+@contextmanager
+def as_they_are(nodes: Nodes, table: str, dest: str) -> Iterator[Moment]:
+    """Both sides of a table now, at no tick: for a node whose worker cannot go on to one.
+
+    The target stands still then, so what differs is what a repair would find at that moment.
+    """
+    mark = _new_mark()
+    with (
+        _reader(nodes, "provider", table, mark) as reader,
+        _reader(nodes, "target", dest, mark) as replica,
+    ):
+        names = [str(db.one(query("compare", "export")).name) for db in (reader, replica)]
+        yield Moment(names[0], names[1], 0, True, mark, (reader, replica))
+
+
 def _meet_once(
     nodes: Nodes,
     control: Database,

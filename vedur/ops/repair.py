@@ -126,7 +126,7 @@ def _repair_table(
         db.execute(query("compare", "pin_values"))
         if not db.value(query("compare", "repair_lock"), [pair.dest]):
             raise StateError(f'another repair of "{pair.dest}" is running: wait for it to end')
-        done = _Repair(session, spark, nodes, table, pair, db, options).run()
+        done = Repairer(session, spark, nodes, table, pair, db, options).run()
     if change is not None:
         _mend(session, info, table, change)
     done = replace(done, quarantined=waiting)
@@ -169,7 +169,7 @@ def _mend(session: Session, info: NodeInfo, table: TableInfo, change: int) -> No
 
 
 @dataclass
-class _Repair:
+class Repairer:
     """One table; `db` is a connection of its own that holds the lock of this repair."""
 
     session: Session
@@ -193,13 +193,20 @@ class _Repair:
         table = RepairTable.read(self.db, pair)
         with open_stage(self.db, pair, table.target_columns) as stage:
             moment, sums, found = at_one_moment(
-                self.nodes, pair, lambda at, moment: (moment, *self._look(at, stage))
+                self.nodes, pair, lambda at, moment: (moment, *self.look(at, stage))
             )
             reach("repair.planned")
             if found is None or not self.options.apply:
-                return self._plan(moment, sums, found)
+                return self.planned(moment, sums, found)
             with meet(self.nodes, pair.source.name, pair.dest, keep_hold=True) as moment:
-                done = self._write(at_moment(pair, moment), moment, table, stage)
+                done = self.write(at_moment(pair, moment), moment, table, stage)
+        return self.repaired(moment, sums, found, done)
+
+    def repaired(
+        self, moment: Moment, sums: tuple[Sums, Sums], found: Differences | None, done: Repaired
+    ) -> TableRepair:
+        """What was done."""
+        pair = self.pair
         return TableRepair(
             pair.name,
             pair.dest,
@@ -213,7 +220,8 @@ class _Repair:
             found,
         )
 
-    def _look(self, pair: Pair, stage: Stage) -> tuple[tuple[Sums, Sums], Differences | None]:
+    def look(self, pair: Pair, stage: Stage) -> tuple[tuple[Sums, Sums], Differences | None]:
+        """Compare both sides; the keys that differ are staged if something is to be written."""
         from vedur.pipeline.compare import SparkComparer, describe, differing_keys
         from vedur.pipeline.repair import stage_keys
 
@@ -240,16 +248,25 @@ class _Repair:
         if more > 0:
             log.info("%s: and %d more", self.pair.dest, more)
 
-    def _plan(
+    def planned(
         self, moment: Moment, sums: tuple[Sums, Sums], found: Differences | None
     ) -> TableRepair:
+        """What would be done."""
         counts = (found.missing, found.different, found.extra) if found else (0, 0, 0)
         pair = self.pair
         return TableRepair(
             pair.name, pair.dest, sums[0].rows, sums[1].rows, *counts, False, moment.tick, found
         )
 
-    def _write(self, pair: Pair, moment: Moment, table: RepairTable, stage: Stage) -> Repaired:
+    def require(self) -> None:
+        """Raise unless rows may be written, in the transaction that writes them."""
+        hold_at_tick(self.db, self.nodes.queue, self.info, "repair")
+
+    def conclude(self, moment: Moment) -> None:
+        """What else belongs in that transaction."""
+
+    def write(self, pair: Pair, moment: Moment, table: RepairTable, stage: Stage) -> Repaired:
+        """Fetch the provider's rows of the staged keys, and write them."""
         from vedur.pipeline.repair import apply, stage_rows
 
         stage_rows(self.spark, pair, table.source_columns, stage, tasks=self._limit)
@@ -266,9 +283,10 @@ class _Repair:
                     f"the worker went on to tick {position} while rows of tick {moment.tick} "
                     "were being fetched: nothing is written, run repair again"
                 )
-            hold_at_tick(self.db, queue, self.info, "repair")
+            self.require()
             set_role(self.db, "replica")
             done = apply(self.db, pair, table, stage, queue, moment.tick)
             reach("repair.applied")
+            self.conclude(moment)
         reach("repair.committed")
         return done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vedur.catalog.rejoin import end_rejoin
 from vedur.catalog.tables import get_table_list, local_set_table_state, sharing
 from vedur.errors import StateError, UsageError
 from vedur.ops.call_worker import call_worker
@@ -38,5 +39,6 @@ def resync(session: Session, tables: Sequence[str], *, everything: bool = False)
         with session.db.transaction():
             # DDL that a half-done copy put aside stays recorded: the next copy finds it there
             local_set_table_state(session.db, session.queue, name, None, None)
+            end_rejoin(session.db, session.queue, name)  # a copy instead of a repair
     if names:
         call_worker(provider, session.queue)

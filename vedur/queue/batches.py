@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from vedur.change.table import Snapshot
 from vedur.db import Database
@@ -19,6 +20,7 @@ class Batch:
     tick: int
     prev_event_seq: int
     event_seq: int
+    time: datetime | None = None  # of tick `tick`
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ def next_batch(
         row.cur_tick_id,
         row.prev_tick_event_seq,
         row.cur_tick_event_seq,
+        row.cur_tick_time,
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from vedur.node.position import is_lost
 from vedur.status.detail import NodeDetail, QueueHealth
 from vedur.status.overview import Overview
 from vedur.status.snapshot import TAGGED
@@ -187,7 +188,9 @@ def _worker(node: NodeDetail) -> Iterator[Problem]:
                 Kind.WORKER,
                 node.name,
                 f'worker "{stop.consumer}" cannot go on: {stop.error}',
-                "fix the cause; the worker retries by itself. Its log says more",
+                '"vedur INI rejoin" on this node says what it would do, "rejoin --apply" does it'
+                if is_lost(stop.error)
+                else "fix the cause; the worker retries by itself. Its log says more",
             )
     if node.status.paused:
         yield Problem(

@@ -28,6 +28,7 @@ from vedur.db import Database, connect
 from vedur.errors import LostPosition, StaleStage, StateError
 from vedur.failpoint import reach
 from vedur.node import get_worker_state
+from vedur.node.position import LOST, REMEDY, AppliedTick, complete_tick, keeps_ticks
 from vedur.node.state import set_consumer_completed
 from vedur.queue.batches import Batch, Subscription, finish_batch, get_ticks_ahead
 from vedur.queue.consumer import (
@@ -55,7 +56,7 @@ def position_allows(prev_tick: int, tick: int, stored: int) -> bool:
         return True
     if stored == tick:
         return False
-    raise LostPosition(f"Lost position: batch {prev_tick}..{tick}, dst has {stored}")
+    raise LostPosition(f"{LOST}: batch {prev_tick}..{tick}, dst has {stored}; {REMEDY}")
 
 
 def replicas(tables: Sequence[TableInfo]) -> tuple[Replica, ...]:
@@ -91,6 +92,7 @@ class BatchRunner:
     registers: Registers = field(default_factory=Registers)
     on_error: Policy = Policy.STOP
     _slot: int = 0
+    _keeps: bool | None = None  # does the target keep which tick was applied?
     _ahead: Ahead | None = None
     _side: Database | None = None
     _pool: ThreadPoolExecutor = field(
@@ -310,12 +312,22 @@ class BatchRunner:
                 stats["quarantined"] = aside
                 reach("quarantine.put_aside")
             self._end_snapshots(target, tables, end)
-            set_consumer_completed(target, self.queue, self.consumer, batch.tick)
+            self._set_position(target, batch, end, state.provider_node)
             reach("batch.merged")
             self.times.mark("merge")
         self.times.mark("commit")
         self.poison.passed(quarantine)
         return stats
+
+    def _set_position(self, target: Database, batch: Batch, end: Tick, provider: str) -> None:
+        """Store the position, and which tick that is: its number may come a second time."""
+        if self._keeps is None:
+            self._keeps = keeps_ticks(target)
+        if not self._keeps or batch.time is None:
+            set_consumer_completed(target, self.queue, self.consumer, batch.tick)
+            return
+        tick = AppliedTick(end.id, batch.time, end.event_seq, end.snapshot.text, provider)
+        complete_tick(target, self.queue, self.consumer, tick)
 
     def _require_same(self, target: Database, batch: Batch, tables: Sequence[TableInfo]) -> None:
         """Conditions and columns may not have changed since this batch looked at them.

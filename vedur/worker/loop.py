@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from vedur.catalog import get_table_list
+from vedur.catalog import TableInfo, get_table_list
 from vedur.catalog.handlers import require_handlers
+from vedur.catalog.rejoin import get_rejoin_tables
 from vedur.catalog.sequences import root_check_seqs
 from vedur.catalog.watch import watch_tables
 from vedur.clock import SYSTEM, Clock
@@ -23,6 +24,17 @@ from vedur.db.conninfo import remote
 from vedur.errors import ConnectError, DatabaseError, StaleStage, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.node import NodeType, WorkerState, get_worker_state
+from vedur.node.position import (
+    Fit,
+    Place,
+    get_applied_tick,
+    get_counter,
+    get_place,
+    judge,
+    keeps_ticks,
+    lost,
+    unregistered,
+)
 from vedur.node.state import (
     set_consumer_uptodate,
     set_global_watermark,
@@ -99,6 +111,7 @@ class Worker:
     _opened: float = 0.0
     _holds: bool | None = None
     _stale: int = 0
+    _verified: int | None = None  # the position that the provider of this session agrees with
     _paused: bool = False
     _stats: Stats = field(default_factory=Stats)
     _recovery: Recovery = field(init=False)
@@ -169,6 +182,9 @@ class Worker:
             raise EngineLost  # also where there is nothing to do: first copies need it, too
         runner = self._open_runner(target, state)
         self._alive()
+        place = self._find_place(target, provider, state)
+        if place is None:
+            return True  # somebody, or this look, has moved a position: look again
         self._report_watermark(provider, state)
         if self.clock.monotonic() >= self._next_watch:
             self._next_watch = self.clock.monotonic() + _WATCH_PERIOD
@@ -178,14 +194,14 @@ class Worker:
         tables = get_table_list(target, self.queue)
         require_handlers(tables)
         if self.copies is not None and self.copies.advance(
-            target, self._provider_connstr, tables, state.completed_tick
+            target, self._provider_connstr, self._to_copy(target, tables), state.completed_tick
         ):
             return True  # it has waited a little for the copy that it meets
         settings = self.settings
         if hold == state.completed_tick:
             return False
         began = self.clock.monotonic()
-        count, interval = self._batch_size(provider, state, hold)
+        count, interval = self._batch_size(provider, state, hold, place.ahead)
         batch = next_batch(
             provider,
             self.queue,
@@ -203,8 +219,58 @@ class Worker:
         except StaleStage as stale:
             return self._stage_again(stale)
         self._stale = 0
+        self._verified = batch.tick
         self._stats.worked(log, done, began, self.clock.monotonic())
         return True
+
+    def _find_place(self, target: Database, provider: Database, state: WorkerState) -> Place | None:
+        """The consumer's place at the provider; raises LostPosition where it does not fit this
+        node's position, None where one of them has just been moved.
+
+        The number of the tick is believed once in a session with the provider: whoever restores a
+        database or makes a standby the root ends all sessions.
+        """
+        here, worker = state.completed_tick, state.worker_name
+        place = get_place(provider, self.queue, worker, here)
+        if place is None:
+            raise unregistered(worker, state.provider_node)
+        applied = None
+        doubtful = here != self._verified or here not in (place.last, place.next)
+        if doubtful and keeps_ticks(target):
+            applied = get_applied_tick(target, self.queue, worker, state.provider_node)
+        if self._verified is None:
+            counter = get_counter(provider, self.queue, here)
+            if counter.behind:
+                raise counter.error(state.provider_node)
+        fit = judge(here, applied, place)
+        if fit in (Fit.SAME, Fit.COMMITTED):
+            self._verified = here
+            return place
+        if fit is Fit.UNKNOWN:
+            return place  # a batch that ends there is passed over, any other one is refused
+        now = get_worker_state(target, self.queue)
+        if now is None or now.completed_tick != here:
+            return None  # another worker of this node went on between the two looks
+        if fit is Fit.AHEAD:
+            log.info(
+                'consumer "%s" goes on at tick %s on provider "%s", which this node has applied; '
+                "it stood at tick %s",
+                worker,
+                here,
+                state.provider_node,
+                place.last,
+            )
+            provider.call("pgq.register_consumer_at", self.queue, worker, here)
+            reach("position.moved")
+            return None
+        raise lost(fit, here, worker, state.provider_node, place)
+
+    def _to_copy(self, target: Database, tables: list[TableInfo]) -> list[TableInfo]:
+        """The tables as first copies see them: those that `rejoin` has in hand need none."""
+        if not any(t.local and not t.merge_state for t in tables):
+            return tables
+        kept = get_rejoin_tables(target, self.queue)
+        return [replace(t, merge_state="ok") if t.table_name in kept else t for t in tables]
 
     def _stage_again(self, stale: StaleStage) -> bool:
         """The batch is still open: the next round takes it up. Not for ever without a pause."""
@@ -226,9 +292,10 @@ class Worker:
         return tick
 
     def _batch_size(
-        self, provider: Database, state: WorkerState, hold: int | None
+        self, provider: Database, state: WorkerState, hold: int | None, backlog: int
     ) -> tuple[int | None, str | None]:
-        """How large a batch to ask for, by events and by time."""
+        """How large a batch to ask for, by events and by time; `backlog` is what the consumer has
+        ahead of it."""
         settings, here = self.settings, state.completed_tick
         reach = None
         if hold is not None:
@@ -238,7 +305,7 @@ class Worker:
             # pgq finds a tick first and looks at its age then: it must be offered one that is old.
             reach = get_backlog(provider, self.queue, here, settings.pgq_keep_lag)
         return batch_size(
-            get_backlog(provider, self.queue, here),
+            backlog,
             settings.max_batch_events,
             staged=self._runner.wish if self._runner else None,
             reach=reach,
@@ -341,10 +408,7 @@ class Worker:
             self._provider.without_timeouts()
             self._subscription = get_subscription(self._provider, self.queue, state.worker_name)
             if self._subscription is None:
-                raise StateError(
-                    f'consumer "{state.worker_name}" is not registered on provider '
-                    f'"{state.provider_node}"'
-                )
+                raise unregistered(state.worker_name, state.provider_node)
             self._listener = connect(connstr, name="provider_db", autocommit=True)
             self._listener.without_timeouts().execute(query("worker", "listen"))
         return self._provider
@@ -362,6 +426,7 @@ class Worker:
             if db is not None:
                 db.close()
         self._provider = self._listener = None
+        self._verified = None
         if self._runner is not None:
             self._runner.close()
             self._runner = None

@@ -6,6 +6,7 @@ They run in the batch's transaction, in their order.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -13,7 +14,7 @@ from vedur.catalog.sequences import global_remove_seq, global_update_seq
 from vedur.catalog.tables import global_add_table, global_remove_table
 from vedur.change.event import Event
 from vedur.db import Database
-from vedur.errors import StateError
+from vedur.errors import RefusedError, StateError
 from vedur.node.command import command
 from vedur.node.state import set_global_watermark
 from vedur.worker.script import run_script
@@ -81,11 +82,21 @@ class SystemEvents:
             args = (self.queue, node, event.ev_extra2, dead)
             command(self.db, "pgq_node.register_location", *args, quiet=True)
         elif kind == "pgq.unregister-location":
-            command(self.db, "pgq_node.unregister_location", self.queue, node, quiet=True)
+            self._forget_node(event, node)
         elif kind == "pgq.global-watermark":
             set_global_watermark(self.db, self.queue, _number(event))
         else:
             raise StateError(event.named(f"unknown cascade event: {kind}"))
+
+    def _forget_node(self, event: Event, node: str) -> None:
+        """Forget a member. One that is told to forget itself reads what became of an earlier node
+        of its name: a node that was dropped has no consumer at its provider, and reads nothing."""
+        try:
+            command(self.db, "pgq_node.unregister_location", self.queue, node, quiet=True)
+        except RefusedError as refused:
+            if "own location" not in refused.message:
+                raise
+            log.warning("%s", event.named(f"{refused.message}: it is kept, an earlier node had it"))
 
     def _set(self, event: Event) -> None:
         kind, data = event.ev_type, _said(event)
@@ -93,15 +104,30 @@ class SystemEvents:
             if self.registers.table(data):
                 global_add_table(self.db, self.queue, data)
         elif kind == "londiste.remove-table":
-            global_remove_table(self.db, self.queue, data)
+            self._remove(event, data, global_remove_table)
         elif kind == "londiste.update-seq":
             name = event.ev_extra1 or ""
             if self.registers.seq(name):
                 global_update_seq(self.db, self.queue, name, _number(event))
         elif kind == "londiste.remove-seq":
-            global_remove_seq(self.db, self.queue, data)
+            self._remove(event, data, global_remove_seq)
         else:
             raise StateError(event.named(f"Unhandled event type in queue: {kind}"))
+
+    def _remove(
+        self, event: Event, name: str, remove: Callable[[Database, str, str], object]
+    ) -> None:
+        """Take something out of the set; what is not in it, is out of it.
+
+        A node reads the list of the set when it is created, when it comes back, and before a
+        table is added: then the list may be newer than the queue that it has yet to read.
+        """
+        try:
+            remove(self.db, self.queue, name)
+        except RefusedError as refused:
+            if "not found" not in refused.message:
+                raise
+            log.debug("%s", event.named(refused.message))
 
 
 def _said(event: Event) -> str:

@@ -1,0 +1,95 @@
+"""A leaf that was set back, as by a restore, the operator's rejoin, and faults at its steps.
+
+The worker is paused while the consumer on the root is moved to the newest tick and what the leaf
+knows of its own tick is forgotten: then the leaf lacks events that its consumer has passed.
+`status` must say so. Rejoin, broken at a step and run again, makes all tables equal.
+"""
+
+from __future__ import annotations
+
+from tests.torture import checks
+from tests.torture.faults import FAULTS, Cycle, NotReached, Run
+from tests.torture.rig import LEAF, ROOT
+from tests.torture.steps import REACH, TITLES, choose, meanwhile, with_command
+from vedur.failpoint import POINTS
+
+_MOVE = "select pgq.register_consumer_at(queue_name, %s, %s) from pgq.queue"
+_AWAY = 600.0
+
+
+def _set_back(c: Cycle) -> None:
+    """Events are lost for the leaf; the load goes on meanwhile."""
+    c.rig.ok(LEAF, "pause")
+    before = c.rig.position()
+    c.rig.query(ROOT, "update t.big set v = v + 1")
+    c.rig.wait(lambda: c.rig.last_tick() > before + 1, "ticks that the leaf will lack", 60)
+    c.rig.query(ROOT, _MOVE, [LEAF, c.rig.last_tick()])
+    c.rig.query(LEAF, "delete from vedur.position")
+    c.rig.ok(LEAF, "resume")
+    c.must_say_error("Lost position")
+
+
+def at_rejoin(point: str, action: str) -> Run:
+    """A fault in the command; the same command again brings the node back."""
+
+    def run(c: Cycle) -> None:
+        _set_back(c)
+        try:
+            with_command(
+                c, point, action,
+                lambda control: c.rig.command(
+                    LEAF, "rejoin", "--apply", control=control, timeout=_AWAY
+                ),
+            )  # fmt: skip
+        finally:
+            again = c.rig.command(LEAF, "rejoin", "--apply", timeout=_AWAY)
+        if again.code != 0:
+            raise checks.Failed(f"rejoin after {point}: {again.code}: {again.err}")
+        if c.rig.value(LEAF, "select count(*) from vedur.rejoin"):
+            raise checks.Failed("rejoin leaves tables behind")
+
+    return run
+
+
+def at_position(point: str, action: str) -> Run:
+    """The root has forgotten that batches were finished; the worker moves its consumer on."""
+
+    def run(c: Cycle) -> None:
+        other = choose(c, "batch") if action == "hold" else None
+        c.rig.ok(LEAF, "pause")
+        c.rig.arm("worker", point, action)
+        text = "select min(tick_id) from pgq.tick where tick_id < %s"
+        older = c.rig.value(ROOT, text, [c.rig.position()])
+        if older is not None:
+            c.rig.query(ROOT, _MOVE, [LEAF, older])
+        c.rig.ok(LEAF, "resume")
+        if older is None or not c.rig.fired("worker", REACH):
+            raise NotReached(point)
+        meanwhile(c, "worker", other)
+
+    return run
+
+
+def at_location(point: str, action: str) -> Run:
+    """A fault while all nodes are told an address."""
+
+    def run(c: Cycle) -> None:
+        words = ("change-location", LEAF, c.rig.through(LEAF))
+        with_command(c, point, action, lambda control: c.rig.command(LEAF, *words, control=control))
+        c.rig.ok(LEAF, *words)
+
+    return run
+
+
+def register() -> None:
+    """Put these into the draw; commands that start Spark are dear."""
+    makers = {"rejoin": (at_rejoin, 0.2), "position": (at_position, 1.0),
+              "location": (at_location, 0.3)}  # fmt: skip
+    for work, (maker, weight) in makers.items():
+        for what in POINTS[work]:
+            for action, title in TITLES.items():
+                point = f"{work}.{what}"
+                FAULTS[f"{title} at {point}"] = (weight, maker(point, action))
+
+
+register()

@@ -1,0 +1,215 @@
+"""The position of a node: which tick it has applied, and whether its provider agrees.
+
+A position is stored twice: on the node, in the transaction of the data, and on the provider, as
+that of a consumer, when the batch is finished. They are equal, or the node is ahead by one batch
+that it has committed and not finished. Anything else means that one of the two databases was set
+back: restored from a backup, or replaced by a standby that was behind.
+
+Numbers alone do not tell: a provider that was set back uses them again. So the node keeps which
+tick it was (`vedur.position`: time, event number, snapshot) and believes a number only if that
+fits. Nodes of an earlier version and upstream's have only the number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from vedur.db import Database, Row
+from vedur.errors import LostPosition
+from vedur.node.command import Answer, report
+from vedur.sql import query
+
+#: How every message about it begins: `errors` and the status page know it by that.
+LOST = "Lost position"
+#: What mends it.
+REMEDY = 'nothing is applied: run "rejoin" on this node, it says what it would do'
+
+
+@dataclass(frozen=True)
+class AppliedTick:
+    """A tick, by all that tells it from another one of the same number."""
+
+    id: int
+    time: datetime
+    event_seq: int
+    snapshot: str
+    provider: str = ""  # whose tick it is; a branch has other snapshots than its root
+
+    def same(self, other: AppliedTick) -> bool:
+        """Are these one and the same tick?"""
+        return (self.id, self.time, self.event_seq, self.snapshot) == (
+            other.id,
+            other.time,
+            other.event_seq,
+            other.snapshot,
+        )
+
+
+@dataclass(frozen=True)
+class Place:
+    """A consumer on the provider: its position, the end of its open batch, events ahead of it,
+    and the provider's tick of the number that was asked for."""
+
+    last: int
+    next: int | None
+    ahead: int
+    tick: AppliedTick | None
+
+
+@dataclass(frozen=True)
+class Counter:
+    """Transaction numbers of a provider: the next one, and the highest that a tick has seen.
+
+    Events are found by them. A server into which a queue was restored from a dump counts from its
+    own number: below those of the ticks its events would count as read, on reaching them old
+    events would come again.
+    """
+
+    now: int
+    tick: int
+
+    @property
+    def behind(self) -> bool:
+        """Are the numbers of the server below those of its queue?"""
+        return self.now < self.tick
+
+    def error(self, provider: str) -> LostPosition:
+        """What to do about it."""
+        return LostPosition(
+            f'{LOST}: transaction numbers of provider "{provider}" are at {self.now}, ticks of its '
+            f"queue have seen {self.tick}: it was restored from a dump into another server, and "
+            'events would be lost; nothing is applied: stop that server, run "pg_resetwal '
+            f'--epoch={(self.tick >> 32) + 1}" on it, start it, then run "rejoin --force" on this '
+            "node"
+        )
+
+
+class Fit(Enum):
+    """How the position of a node and that of its consumer go together."""
+
+    SAME = "same"
+    COMMITTED = "committed"  # the open batch is applied, but not finished
+    AHEAD = "ahead"  # the provider has forgotten that batches were finished
+    UNKNOWN = "unknown"  # ahead, and nothing tells whether that tick is the one that was applied
+    BEHIND = "behind"  # the node has lost batches that it had finished
+    MISSING = "missing"  # the provider does not have the tick
+    OTHER = "other"  # the provider has another tick of that number
+
+
+def judge(here: int, applied: AppliedTick | None, place: Place) -> Fit:
+    """Compare a node's position with its consumer's. `applied` is None where it is not known."""
+    known = applied is not None and applied.id == here and place.tick is not None
+    if known and applied is not None and place.tick is not None and not applied.same(place.tick):
+        return Fit.OTHER
+    if here == place.last:
+        return Fit.SAME
+    if here == place.next:
+        return Fit.COMMITTED
+    if here < place.last:
+        return Fit.BEHIND
+    if place.tick is None:
+        return Fit.MISSING
+    return Fit.AHEAD if known else Fit.UNKNOWN
+
+
+def lost(fit: Fit, here: int, consumer: str, provider: str, place: Place) -> LostPosition:
+    """The error that names what does not fit, why that may be, and the command that mends it."""
+    if fit is Fit.OTHER:
+        return LostPosition(
+            f'{LOST}: tick {here} on provider "{provider}" is not the tick {here} that this node '
+            "has applied: the provider was restored from an older backup, or replaced by a standby "
+            f"that was behind; {REMEDY}"
+        )
+    why = (
+        "this database was restored from an older backup"
+        if fit is Fit.BEHIND
+        else "the provider was restored from an older backup, or replaced by a standby that was "
+        "behind"
+    )
+    return LostPosition(
+        f'{LOST}: this node has applied tick {here}, its consumer "{consumer}" on provider '
+        f'"{provider}" stands at tick {place.last}: {why}; {REMEDY}'
+    )
+
+
+def unregistered(consumer: str, provider: str) -> LostPosition:
+    """The error of a node that its provider does not know."""
+    return LostPosition(
+        f'{LOST}: consumer "{consumer}" is not registered on provider "{provider}": the node was '
+        "dropped there, or the provider was restored from a backup of an earlier time; "
+        f"{REMEDY}"
+    )
+
+
+def is_lost(message: str) -> bool:
+    """Is a stored message about a lost position?"""
+    return LOST in message and '"rejoin' in message
+
+
+# -- reading and writing --------------------------------------------------------------------------
+
+
+def keeps_ticks(db: Database) -> bool:
+    """Can it be written down here which tick was applied? Not where an earlier version made the
+    schemas."""
+    return bool(db.value(query("node", "keeps_ticks")))
+
+
+def get_applied_tick(
+    db: Database, queue: str, consumer: str, provider: str = ""
+) -> AppliedTick | None:
+    """The tick that a consumer of this node applied; None where nobody has written it down, or
+    where it is the tick of another provider."""
+    row = db.one(query("node", "applied_tick"), [queue, consumer])
+    if row is None or (provider and row.provider_node != provider):
+        return None
+    return _tick(row, row.provider_node)
+
+
+def complete_tick(db: Database, queue: str, consumer: str, tick: AppliedTick) -> None:
+    """Store a position and which tick it is; belongs in the transaction of the data."""
+    said = {
+        "queue": queue,
+        "consumer": consumer,
+        "provider": tick.provider,
+        "tick": tick.id,
+        "time": tick.time,
+        "event_seq": tick.event_seq,
+        "snapshot": tick.snapshot,
+    }
+    row = db.one(query("node", "complete_tick"), said)
+    report(Answer(row.ret_code, row.ret_note, row), quiet=True)
+
+
+def forget_position(db: Database, queue: str) -> None:
+    """Remove what is kept of a node of this database that has ended, or that begins anew."""
+    if keeps_ticks(db):
+        db.execute(query("node", "forget_position"), [queue])
+        db.execute(query("node", "forget_rejoin"), [queue])
+
+
+def get_place(db: Database, queue: str, consumer: str, tick: int) -> Place | None:
+    """A consumer of the provider's queue and a tick of it; None where it is not registered."""
+    row = db.one(query("node", "place"), [tick, queue, consumer])
+    if row is None:
+        return None
+    found = _tick(row) if row.tick_id is not None else None
+    return Place(row.sub_last_tick, row.sub_next_tick, max(0, row.ahead or 0), found)
+
+
+def get_counter(db: Database, queue: str, tick: int) -> Counter:
+    """The transaction numbers of a provider and of its ticks: the oldest, and one by number."""
+    row = db.one(query("node", "counter"), [tick, queue])
+    return Counter(int(row.now), int(row.tick or 0))
+
+
+def get_tick(db: Database, queue: str, tick: int, provider: str) -> AppliedTick | None:
+    """A tick of a provider."""
+    row = db.one(query("node", "tick"), [queue, tick])
+    return None if row is None else _tick(row, provider)
+
+
+def _tick(row: Row, provider: str = "") -> AppliedTick:
+    return AppliedTick(row.tick_id, row.tick_time, row.tick_event_seq, row.tick_snapshot, provider)
