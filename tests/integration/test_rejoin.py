@@ -191,11 +191,16 @@ def test_a_restored_root_and_a_leaf_that_is_ahead_of_it(make_leaf: MakeLeaf) -> 
     assert leaf.pair.rows("t")[1] == before
     assert (position(leaf), states(leaf)["public.t"]) == (ahead, "ok")
 
+    # without a worker: one that runs finds the node at a tick of its provider, and moves its
+    # consumer there by itself
+    for point in ("rejoin.placed", "rejoin.moved"):
+        with killed_at(point):
+            run(leaf, apply=True)
+        assert states(leaf) == {"public.t": None, "public.u": None}, point
     with running(leaf):
-        for point in ("rejoin.placed", "rejoin.moved", "rejoin.applied"):
-            with killed_at(point):
-                run(leaf, apply=True)
-            assert states(leaf) == {"public.t": None, "public.u": None}, point
+        with killed_at("rejoin.applied"):
+            run(leaf, apply=True)
+        assert states(leaf) == {"public.t": None, "public.u": None}
         with session(leaf) as here:
             kinds = {trouble.kind for trouble in errors(here)}
         assert "rejoin" in kinds
