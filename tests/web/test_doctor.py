@@ -33,7 +33,19 @@ def _no_spark(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -
         monkeypatch.setattr(doctor_machine, "check_spark", lambda settings, needed: iter(()))
 
 
+def finish(lab: SetLab) -> None:
+    """What workers have applied, they have finished on the root."""
+    for name in lab.sessions.keys() - {"src"}:
+        tick = lab.dbs[name].value("select last_tick_id from pgq_node.local_state")
+        lab.dbs["src"].execute(
+            "update pgq.subscription set sub_last_tick = t.tick_id from pgq.consumer c, pgq.tick t"
+            " where c.co_id = sub_consumer and c.co_name = %s and t.tick_id = %s",
+            [lab.worker(name), tick],
+        )
+
+
 def examine(lab: SetLab, node: str, **changes: Any) -> list[Finding]:
+    finish(lab)
     return list(doctor(dataclasses.replace(lab.sessions[node].settings, **changes)))
 
 
@@ -59,6 +71,18 @@ def test_a_healthy_set(lab: SetLab) -> None:
         assert ("triggers" in checks) == (node == "src")
         assert ("provider" in checks) == (node != "src")
         assert ("indexes" in checks) == (node != "src")
+
+
+def test_a_position_that_is_lost(lab: SetLab) -> None:
+    """Nobody else looks where no worker runs."""
+    lab.uptodate()
+    finish(lab)
+    lab.dbs["dst"].execute("delete from vedur.position")
+    lab.dbs["dst"].execute("update pgq_node.local_state set last_tick_id = last_tick_id - 1")
+    found = list(doctor(lab.sessions["dst"].settings))
+    assert ("fail", "position") in sick(found)
+    assert "lost: " in text(found, "position")
+    assert any('"rejoin"' in f.remedy for f in found if f.check == "position")
 
 
 def test_the_server_does_not_answer(lab: SetLab) -> None:
