@@ -330,6 +330,7 @@ def test_nothing_is_changed(lab: SetLab) -> None:
         return {table.name: db.one(text.format(table.name)) for table in tables}
 
     lab.uptodate()
+    finish(lab)
     before = [state(db) for db in lab.dbs.values()]
     assert all(len(tables) > 20 for tables in before)
     for node in ("src", "dst"):
