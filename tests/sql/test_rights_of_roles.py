@@ -366,13 +366,88 @@ def test_functions_of_an_index_are_not_run_by_bulk_capture(root: vdb.Database) -
     ):
         with suppress(_Undo), root.transaction():
             root.execute(hook)
-            with pytest.raises(PrivilegeError, match="bulk capture cannot read"):
+            with pytest.raises(PrivilegeError, match="capture cannot read table"):
                 root.execute(nested)
             raise _Undo
         # the savepoint is gone with what was seen in it: look at what is left
         assert root.value("select session_user <> current_user")
     root.execute("reset role")
     assert root.value("select count(*) from public.seen where who <> 'x_owner'") == 0
+    root.rollback()
+
+
+HOSTILE = """
+    create function public.note() returns void language plpgsql volatile as $$
+    begin insert into public.seen values (current_user); end $$;
+    create function public.peep(int) returns int language plpgsql immutable as $$
+    begin perform public.note(); return 1; end $$;
+    create function public.nest() returns trigger language plpgsql as $$
+    begin
+        if pg_trigger_depth() < 2 then update public.t set a = 'n' where id = new.id; end if;
+        return null;
+    end $$;
+    create index bad on public.t (a) where public.peep(1) > 0;
+"""
+
+
+@pytest.mark.parametrize("deferred", ["", "deferrable initially deferred"])
+def test_functions_of_an_index_are_not_run_by_row_capture(
+    root: vdb.Database, deferred: str
+) -> None:
+    """It reads the table where a row is locked, changed from within, or its key deferred."""
+    root.execute("create table public.seen (who text); grant insert on public.seen to public")
+    root.execute(f"create table public.u (id int primary key {deferred}, a text)")
+    root.execute("drop table public.t; alter table public.u rename to t")
+    root.execute("alter table public.t owner to x_owner")
+    call = "select * from vedur.create_capture('q', 'public.t', '_l')"
+    assert root.one(call).ret_code == 200
+    as_role(root, "x_owner", HOSTILE)
+    nest = (
+        "create trigger a_nest after update on public.t for each row execute function public.nest()"
+    )
+    root.execute("set local role x_owner")
+    if deferred:
+        with pytest.raises(PrivilegeError, match="capture cannot read table"), root.transaction():
+            root.execute("insert into public.t values (1, 'x'); set constraints all immediate")
+    else:
+        upsert = "insert into public.t values (1, 'x') on conflict (id) do update set a = 'y'"
+        root.execute(upsert)
+        root.execute(upsert)
+        assert root.value("select count(*) from public.t where a = 'y'") == 1
+        root.execute(nest)
+        with pytest.raises(PrivilegeError, match="capture cannot read table"), root.transaction():
+            root.execute("update public.t set a = 'z'")
+        root.execute("drop index public.bad")
+        root.execute("update public.t set a = 'z'")  # nothing of the owner's is in the way now
+    root.execute("reset role")
+    assert root.value("select count(*) from public.seen where who <> 'x_owner'") == 0
+    if not deferred:
+        last = "select ev_data::jsonb ->> 'a' from pgq.event_template order by ev_id desc limit 1"
+        assert root.value(last) == "n", "logged as it is, not as it was"
+    root.rollback()
+
+
+def test_an_operator_of_others_does_not_compare_keys(root: vdb.Database) -> None:
+    """Anybody may make an operator for a type that he may use."""
+    root.execute("create table public.seen (who text); grant insert on public.seen to public")
+    root.execute("""
+        create type public.mood as enum ('good', 'bad');
+        create table public.m (id public.mood primary key deferrable initially deferred, a text)
+    """)
+    assert root.one("select * from vedur.create_capture('q', 'public.m', '_l')").ret_code == 200
+    as_role(
+        root,
+        "x_owner",
+        """
+        create function public.same(public.mood, public.mood) returns bool language plpgsql as $$
+        begin insert into public.seen values (current_user); return true; end $$;
+        create operator public.= (
+            leftarg = public.mood, rightarg = public.mood, function = public.same)
+        """,
+    )
+    root.execute("insert into public.m values ('good', 'x'); set constraints all immediate")
+    root.execute("update public.m set id = 'bad'; set constraints all immediate")
+    assert root.value("select count(*) from public.seen") == 0
     root.rollback()
 
 

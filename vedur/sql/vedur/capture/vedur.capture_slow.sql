@@ -36,7 +36,7 @@ begin
     end if;
     if i_op <> 'TRUNCATE' then
         _plan.query := coalesce(
-            vedur.capture_state(i_relid, i_op, i_format, i_args, i_new, i_old, i_ctid, i_xmax, i_old_xmin), _plan.query);
+            vedur.capture_state(i_relid, i_op, i_format, i_args, i_new, i_old, i_ctid, i_xmax, i_old_xmin, true), _plan.query);
     end if;
     for _ev in
         execute 'select * from (' || _plan.query || ') as e (t, d, e1, e2, e3, e4)' using i_new, i_old

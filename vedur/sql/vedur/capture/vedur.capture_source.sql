@@ -29,6 +29,7 @@ declare
     _ops text;
     _op text;
     _table text;
+    _home oid := coalesce(pg_catalog.pg_partition_root(i_relid), i_relid);
     _keys text[];
     _key text;
     _deferred boolean;
@@ -67,18 +68,26 @@ $f$,
     _keys := vedur.capture_key(i_relid, _a.pkey);
     _key := vedur.capture_key_changed(i_relid, _a.pkey, 'new', 'old');
     _deferred := vedur.capture_key_deferred(i_relid, _keys);
-    -- A version without xmax is the row. One with it may be locked only, so it is looked for.
+    -- A version without xmax is the row. One with it may be locked only, so it is looked for, unless the table's owner
+    -- could use that (vedur.capture_may_read). Then changes from within leave a mark, and what comes after it is refused.
     _late := case when cardinality(_keys) > 0 and not _deferred then format(
         $f$
     if tg_op operator(pg_catalog.=) 'INSERT' or tg_op operator(pg_catalog.=) 'UPDATE' then
         if new.xmax operator(pg_catalog.<>) '0'::pg_catalog.xid then
-            _late := not exists (select from only %2$s as "vedur.now" where "vedur.now".ctid operator(pg_catalog.=) new.ctid);
+            if vedur.capture_trusts('%1$s'::pg_catalog.regclass) or vedur.capture_may_read(%1$s) then
+                _late := not exists (select from only %2$s as "vedur.now" where "vedur.now".ctid operator(pg_catalog.=) new.ctid);
+            else
+                _late := pg_catalog.current_setting(%4$L, true) operator(pg_catalog.=) '1';
+            end if;
         end if;
     end if;
     if pg_catalog.current_setting(%3$L, true) operator(pg_catalog.=) '1'
         or pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1 and tg_op operator(pg_catalog.=) 'INSERT' and vedur.capture_nested(%1$s) then
         _late := true;
-    end if;$f$, i_relid, _table, 'vedur.nested_' || i_relid) end;
+    end if;
+    if pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1 and not vedur.capture_trusts('%1$s'::pg_catalog.regclass) then
+        perform pg_catalog.set_config(%4$L, '1', true);
+    end if;$f$, i_relid, _table, 'vedur.nested_' || _home, 'vedur.within_' || _home) end;
     for _nr in 0 .. _q.queue_ntables - 1 loop
         _ops := '';
         foreach _op in array array['UPDATE', 'INSERT', 'DELETE'] loop

@@ -7,7 +7,8 @@ create or replace function vedur.capture_state(
     i_old anyelement,
     i_ctid tid,
     i_xmax xid,
-    i_old_xmin xid)
+    i_old_xmin xid,
+    i_guarded boolean default false)
 returns text
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -16,11 +17,13 @@ as $$
 --
 -- Parameters: i_relid, i_op - as the TG_ variables of an AFTER ROW trigger; i_format, i_args - see
 --     vedur.capture_plan; i_new, i_old - the rows, one that does not exist may be any row; i_ctid, i_xmax - of the
---     new row's version, NULL for a delete; i_old_xmin - of the old row's version, NULL for an insert.
+--     new row's version, NULL for a delete; i_old_xmin - of the old row's version, NULL for an insert; i_guarded - this
+--     runs with rights that the table's owner must not get (vedur.capture_may_read).
 -- Returns: NULL when the change can be logged as it is; else a query as vedur.capture_query writes it, with the
 --     new row as $1 and the old row as $2.
 -- Writes: settings vedur.nested_<oid> and vedur.logged_<oid>, for the transaction.
--- Errors: two rows with one key; a table with a deferrable key that may not be read.
+-- Errors: two rows with one key; a table with a deferrable key that may not be read; those of vedur.capture_read_guard,
+--     where the order of events depends on what the table has now.
 --
 -- AFTER ROW triggers fire when the whole statement is done, so what a trigger, a function or a cascade has
 -- changed from within the statement is logged already. A new version that is not the row any more shows it; then the
@@ -82,6 +85,13 @@ begin
             _home::regclass, current_user, _a.queue_name
             using errcode = 'insufficient_privilege',
                 hint = 'Grant it select on the table, and bypassrls if the table has row level security.';
+    end if;
+    if i_guarded and not vedur.capture_may_read(_home) then
+        -- One row that is locked, say by ON CONFLICT, is no reason to refuse a change. Changes from within are.
+        if not _deferred and not _nested and coalesce(current_setting('vedur.within_' || _home, true), '') <> '1' then
+            return null;
+        end if;
+        perform vedur.capture_read_guard(_home);
     end if;
     _new := vedur.capture_same(i_relid, _keys, '"vedur.now"', '($1)');
     _old := vedur.capture_same(i_relid, _keys, '"vedur.now"', '($2)');

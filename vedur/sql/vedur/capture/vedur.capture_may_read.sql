@@ -1,0 +1,59 @@
+create or replace function vedur.capture_may_read(i_relid oid)
+returns boolean
+language plpgsql
+stable
+set search_path = pg_catalog, pg_temp
+as $$
+-- Tell whether capture may read a table as its own owner, without running functions of the table's owner by that.
+--
+-- Parameters: i_relid - the table; of a partitioned one, with all its partitions.
+-- Returns: true if it may.
+-- Writes: nothing.
+--
+-- The planner computes the constant parts of index expressions, index conditions, checks and extended statistics of
+-- every table that a query reads, as the role that asks. A table of the same owner or of a superuser is as trusted as the
+-- caller. For others, none of these may use anything that a user made; in an isolation level where this query might not
+-- see them, the table is not read at all.
+declare
+    _tables oid[];
+begin
+    with recursive tree as (
+        select i_relid as relid
+        union all
+        select i.inhrelid
+        from tree as t
+            join pg_inherits as i on i.inhparent = t.relid
+    )
+    select array_agg(t.relid) into _tables
+    from tree as t;
+    if not exists (
+        select
+        from pg_class as c
+            join pg_roles as r on r.oid = c.relowner
+        where c.oid = any (_tables)
+            and not (r.rolsuper or r.rolname = current_user)
+    ) then
+        return true;
+    end if;
+    return current_setting('transaction_isolation') = 'read committed'
+        -- whoever makes a child by inheritance need not own the table
+        and not exists (
+            select
+            from pg_class as c
+            where c.oid = any (_tables[2:])
+                and not c.relispartition)
+        and not exists (
+            select
+            from pg_depend as d
+            where d.refobjid >= 16384
+                and d.refclassid in (
+                    'pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass, 'pg_collation'::regclass)
+                and (
+                    d.classid = 'pg_class'::regclass
+                        and d.objid in (select i.indexrelid from pg_index as i where i.indrelid = any (_tables))
+                    or d.classid = 'pg_constraint'::regclass
+                        and d.objid in (select k.oid from pg_constraint as k where k.conrelid = any (_tables))
+                    or d.classid = 'pg_statistic_ext'::regclass
+                        and d.objid in (select s.oid from pg_statistic_ext as s where s.stxrelid = any (_tables))));
+end;
+$$;
