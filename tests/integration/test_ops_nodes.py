@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.fixtures.pg import Servers, TestServer
+from tests.fixtures.pg import Servers
 from tests.integration.test_ops_admin import (
     QUEUE,
     Lab,
@@ -23,7 +23,6 @@ from tests.oracle.quick import quick_leaf
 from vedur import db as vdb
 from vedur import failpoint
 from vedur.db.conninfo import with_params
-from vedur.db.install import install
 from vedur.errors import DatabaseError, StateError
 from vedur.node.info import NodeType, get_node_info, get_queue_locations
 from vedur.ops import show
@@ -204,8 +203,7 @@ def test_change_location_looks_who_is_there(lab: Lab) -> None:
 
 
 def make_branch(lab: Lab, db: vdb.Database) -> None:
-    """A branch as the registry has it; it stands at the first tick."""
-    install(db)
+    """A branch of Londiste's own worker, which passes events on; it stands at the first tick."""
     for name, location in (("src", lab.root_db.connstr), ("mid", db.connstr)):
         for each in (db, lab.leaf_db, lab.root_db):
             call(each, "pgq_node.register_location", QUEUE, name, location, False)
@@ -218,15 +216,10 @@ def paused(lab: Lab) -> bool:
 
 
 def test_change_provider_that_fails_leaves_the_node_as_it_was(
-    lab: Lab,
-    make_db_on: MakeOn,
-    newest: TestServer,
-    kind: str,
-    servers: Servers,
+    lab: Lab, make_db_on: MakeOn, servers: Servers
 ) -> None:
     lab.create_nodes()
-    server = newest if kind == "ours" else servers.get(15)
-    mid_db = make_db_on(server, "bare" if kind == "ours" else kind, autocommit=True)
+    mid_db = make_db_on(servers.get(15), "upstream", autocommit=True)
     make_branch(lab, mid_db)
     here = get_node_info(lab.leaf_db, QUEUE)
     assert here is not None
@@ -261,17 +254,10 @@ def test_change_provider_that_fails_leaves_the_node_as_it_was(
     assert lab.lines()[-1].endswith(f"reads from 'mid', after tick {tick}")
 
 
-def test_change_provider_waits_for_no_copy(
-    lab: Lab,
-    make_db_on: MakeOn,
-    newest: TestServer,
-    kind: str,
-    servers: Servers,
-) -> None:
+def test_change_provider_waits_for_no_copy(lab: Lab, make_db_on: MakeOn, servers: Servers) -> None:
     lab.create_nodes()
     lab.add_both("s.a")
-    server = newest if kind == "ours" else servers.get(15)
-    mid_db = make_db_on(server, "bare" if kind == "ours" else kind, autocommit=True)
+    mid_db = make_db_on(servers.get(15), "upstream", autocommit=True)
     make_branch(lab, mid_db)
     info = get_node_info(lab.leaf_db, QUEUE)
     assert info is not None

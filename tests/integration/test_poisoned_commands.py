@@ -62,7 +62,7 @@ def test_an_operator_gets_along(leaf: Leaf, run: Callable[..., tuple[int, str]])
     assert "public.t: an event is refused" in text and "(23514)" in text
     assert f"event:  {event}, insert" in text and f"key:    {key(13)}" in text
     assert f"dst.ini skip --event={event} --reason=TEXT" in text
-    assert "next:   mend the table" in text
+    assert "next:   fix the table; the worker retries by itself" in text
     (said,) = json.loads(run("errors", "--json")[1])
     assert (said["ev_id"], said["sqlstate"], said["table"]) == (event, "23514", "public.t")
 
