@@ -70,7 +70,10 @@ begin
     if _plan.timing = 'after' and (_plan.skip or cardinality(_skips) > 0) then
         ret_code := 403;
         ret_note := 'AFTER trigger cannot work with SKIP trigger(s)';
-        if _plan.skip and i_node_type = 'root' then
+        -- Who says A too has not forgotten B.
+        if _plan.skip and i_node_type = 'root'
+            and not exists (select 1 from unnest(i_trg_args) a (arg) where a.arg ~ '^tgflags=.*[Aa]')
+        then
             ret_note := ret_note || ': "skip" keeps rows out of the table, so that the root itself loses them;'
                 || ' leave it away, or say tgflags=B too if that is wanted';
         end if;
