@@ -18,7 +18,7 @@ from vedur.db.conninfo import with_params
 from vedur.db.pump import pump
 from vedur.errors import PrivilegeError
 from vedur.ops import check as check_op
-from vedur.ops.compare import CompareOptions, compare
+from vedur.ops.compare import NOT_PROVEN, CompareOptions, Status, compare
 from vedur.ops.doctor_tables import check_tables
 from vedur.ops.finding import Verdict
 from vedur.ops.session import Session
@@ -172,15 +172,20 @@ def test_a_copy_is_refused_and_compare_does_not_say_equal(
         assert any(HINT in line and "on the provider" in line for line in found.differences)
         info = session.require_node()
         bad = [f for f in check_tables(session, info) if f.verdict is not Verdict.OK]
-        (line,) = [f for f in bad if f.check == "policies"]
+        (line,) = [f for f in bad if f.check in ("policies", "structure")]
         assert (line.verdict, HINT in line.remedy) == (Verdict.FAIL, True)
         assert line.found == f'row level security on the provider holds for role "{name}": public.t'
     # the same half on both sides is not the same table
     lab.root.execute(f'alter role "{name}" bypassrls')
     lab.wait_ok()
     lab.root.execute(f'alter role "{name}" nobypassrls')
-    with Session(settings) as session, pytest.raises(PrivilegeError, match=HINT):
-        compare(session, CompareOptions(), lab.spark)
+    with Session(settings) as session:
+        seen = compare(session, CompareOptions(), lab.spark)
+    assert [(t.dest_table, t.status, t.compared) for t in seen.tables] == [
+        ("public.t", Status.NOT_PROVEN, False)
+    ]
+    assert HINT in seen.tables[0].reason and f'"{name}"' in seen.tables[0].reason
+    assert seen.exit_code == NOT_PROVEN
     assert lab.leaf.value("select count(*) from t") == 10
 
 
@@ -218,3 +223,9 @@ def test_what_acts_on_replicated_changes_is_named(lab: CopyLab) -> None:
                 "triggers that fire for replicated changes: public.t (eats, tells)",
             ),
         ]
+        # what is no difference of structure has a remedy of its own, and is said once
+        lab.leaf.execute("alter table t alter v type varchar(9)")
+        (line,) = [f for f in check_tables(session, info) if f.check == "structure"]
+        assert line.verdict is Verdict.WARN
+        assert "away" not in line.found and "eats" not in line.found
+        assert "varying(9)" in line.found

@@ -32,8 +32,11 @@ class Finding:
     notes: tuple[str, ...] = ()  # partitions: what differs and is allowed
 
 
-def check(session: Session, tables: Sequence[str] = ()) -> list[Finding]:
-    """Compare the structure of local tables with the provider's, column by column."""
+def check(
+    session: Session, tables: Sequence[str] = (), *, structure_only: bool = False
+) -> list[Finding]:
+    """Compare the structure of local tables with the provider's, column by column; unless
+    `structure_only`, also name what keeps rows from being moved as they are."""
     info = session.require_node()
     if info.is_root:
         raise StateError(
@@ -42,13 +45,17 @@ def check(session: Session, tables: Sequence[str] = ()) -> list[Finding]:
     provider = session.provider(info)
     there = {t.table_name: t for t in get_table_list(provider, session.queue) if t.local}
     return [
-        _compare(session.db, provider, table, there.get(table.table_name))
+        _compare(session.db, provider, table, there.get(table.table_name), structure_only)
         for table in chosen_tables(session, tables)
     ]
 
 
 def _compare(
-    db: Database, provider: Database, table: TableInfo, remote: TableInfo | None
+    db: Database,
+    provider: Database,
+    table: TableInfo,
+    remote: TableInfo | None,
+    structure_only: bool,
 ) -> Finding:
     def finding(*differences: str, notes: Sequence[str] = ()) -> Finding:
         return Finding(table.table_name, table.dest_table, differences, tuple(notes))
@@ -61,14 +68,13 @@ def _compare(
         return finding(f'table "{remote.dest_table}" does not exist on the provider')
     if mine is None:
         return finding(f'table "{table.dest_table}" does not exist here')
-    found = [
-        *differences(theirs, mine, table.columns),
-        *_interference(provider, remote.dest_table, "on the provider"),
-        *_interference(db, table.dest_table, "here"),
-    ]
-    handler = unknown_handler(table)
-    if handler is not None:
-        found.append(f'handler "{handler}" is not known to Vedur: no rows are moved')
+    found = list(differences(theirs, mine, table.columns))
+    if not structure_only:
+        found += _interference(provider, remote.dest_table, "on the provider")
+        found += _interference(db, table.dest_table, "here")
+        handler = unknown_handler(table)
+        if handler is not None:
+            found.append(f'handler "{handler}" is not known to Vedur: no rows are moved')
     if not (theirs.partition_key or mine.partition_key):
         return finding(*found)
     missing, notes = partition_differences(

@@ -220,10 +220,11 @@ def _indexes(
 
 
 def _structures(session: Session, tables: Set[str]) -> Iterator[Finding]:
-    """Do columns, keys and partitions still fit those of the provider?"""
+    """Do columns, keys and partitions still fit those of the provider? Policies, rules, triggers
+    and handlers have lines of their own, with a remedy that fits them."""
     found = [
         f"{item.local_table}: {difference}"
-        for item in check(session)
+        for item in check(session, structure_only=True)
         if item.local_table in tables
         for difference in item.differences
     ]

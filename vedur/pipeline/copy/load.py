@@ -56,6 +56,8 @@ _SLICES_PER_TASK = 16
 #: Tables of at most this part of a slice (1 MB) are loaded together, by so many tasks.
 _SMALL = 32
 _TOGETHER_TASKS = 2
+#: Tables that the title of such a job names.
+_TITLE_NAMES = 10
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ class SparkLoader:
         wanted = min(_TOGETHER_TASKS, parallelism(self.spark))
         assert self.budget is not None
         with self.budget.load(), self.budget.take(wanted) as count:
-            self._enter_pool(f"copy of {len(plans)} small tables")
+            self._enter_pool(together_title([plan.table for plan in plans]))
             for said in run_load(self.spark, LoadTogether(tasks), count):
                 if "error" in said:
                     log.debug("small tables, loaded one by one: %s", said["message"])
@@ -277,6 +279,13 @@ class SparkLoader:
             return
         context.setLocalProperty("spark.scheduler.pool", _POOL)
         context.setLocalProperty("spark.job.description", title)
+
+
+def together_title(tables: Sequence[str]) -> str:
+    """What Spark's pages call a load of several tables: a page is to say whose job it shows."""
+    more = len(tables) - _TITLE_NAMES
+    named = ", ".join(tables[:_TITLE_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return f"copy of {len(tables)} small tables: {named}"
 
 
 def run_load(
