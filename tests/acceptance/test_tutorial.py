@@ -69,10 +69,12 @@ def test_tutorial(servers: Servers, tmp_path: Path) -> None:
 
 
 def _run(command: str, want: str, cwd: Path, path: str) -> None:
+    # Python buffers what goes to a pipe, unless told otherwise; the order of lines must be the same
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=cwd,
-        env={**os.environ, "PATH": path, "PGOPTIONS": "-c client_min_messages=warning"},
+        env={**env, "PATH": path, "PGOPTIONS": "-c client_min_messages=warning"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

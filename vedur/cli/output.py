@@ -48,6 +48,7 @@ def print_table(
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
         sys.stdout.write(table_text(title, columns, rows))
+        sys.stdout.flush()  # log lines that follow stand below it, in a file or pipe, too
 
 
 def print_json(value: Any) -> None:

@@ -168,8 +168,11 @@ def get_applied_tick(
     return _tick(row, row.provider_node)
 
 
-def complete_tick(db: Database, queue: str, consumer: str, tick: AppliedTick) -> None:
-    """Store a position and which tick it is; belongs in the transaction of the data."""
+def complete_tick(
+    db: Database, queue: str, consumer: str, tick: AppliedTick, *, silent: bool = False
+) -> None:
+    """Store a position and which tick it is; belongs in the transaction of the data. `silent` says
+    nothing of a success."""
     said = {
         "queue": queue,
         "consumer": consumer,
@@ -180,7 +183,8 @@ def complete_tick(db: Database, queue: str, consumer: str, tick: AppliedTick) ->
         "snapshot": tick.snapshot,
     }
     row = db.one(query("node", "complete_tick"), said)
-    report(Answer(row.ret_code, row.ret_note, row), quiet=True)
+    if not silent or row.ret_code >= 300:
+        report(Answer(row.ret_code, row.ret_note, row), quiet=True)
 
 
 def forget_position(db: Database, queue: str) -> None:

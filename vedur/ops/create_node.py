@@ -17,6 +17,8 @@ import logging
 import secrets
 from dataclasses import dataclass
 
+from vedur.catalog.sequences import get_seq_list
+from vedur.catalog.tables import get_table_list
 from vedur.db import Database
 from vedur.db.conninfo import has_host, parse
 from vedur.db.install import install
@@ -32,12 +34,13 @@ from vedur.node.info import (
     has_schema,
     passes_nothing_on,
 )
-from vedur.node.position import complete_tick, forget_position, keeps_ticks
+from vedur.node.position import AppliedTick, complete_tick, forget_position, keeps_ticks
 from vedur.node.setup import create_node as create
 from vedur.node.setup import register_location, register_subscriber
+from vedur.node.state import set_consumer_completed
 from vedur.ops.fresh_tick import fresh_tick
 from vedur.ops.session import Session
-from vedur.ops.sync_lists import sync_sequences, sync_tables
+from vedur.ops.sync_lists import record_sequences, record_tables
 from vedur.sql import query
 
 log = logging.getLogger(__name__)
@@ -177,10 +180,13 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
     if node.kind is NodeType.LEAF:
         start = fresh_tick(provider, queue, provider_info, session.clock)
     reach("create.ticked")
+    # what the queue has told before that tick is not told again
+    tables, sequences = get_table_list(provider, queue), get_seq_list(provider, queue)
     with provider.transaction():
         register_location(provider, queue, node.name, node.location)
-        first = start.id if start else None
-        answer = register_subscriber(provider, queue, node.name, worker, first)
+        answer = register_subscriber(provider, queue, node.name, worker)
+        if start is not None:
+            provider.call("pgq.register_consumer_at", queue, worker, start.id)
         with db.transaction():
             register_location(db, queue, node.name, node.location)
             for member in members:
@@ -195,16 +201,23 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
                 node.name,
                 worker,
                 provider_info.node_name,
-                first or answer.row.global_watermark,
+                answer.row.global_watermark,
                 node.combined,
             )
             forget_position(db, queue)  # that of an earlier node in this database
-            if start is not None and keeps_ticks(db):
-                complete_tick(db, queue, worker, start)
-            # what the queue has told before is not told again
-            sync_tables(session.settings, db, provider)
-            sync_sequences(session.settings, db, provider)
+            if start is not None:
+                _begin_at(db, queue, worker, start)
+            record_tables(session.settings, db, tables)
+            record_sequences(session.settings, db, sequences)
         reach("create.subscribed")
+
+
+def _begin_at(db: Database, queue: str, worker: str, start: AppliedTick) -> None:
+    """Store the first position of the new node: that of its consumer on the provider."""
+    if keeps_ticks(db):
+        complete_tick(db, queue, worker, start, silent=True)
+    else:
+        set_consumer_completed(db, queue, worker, start.id)
 
 
 def require_serving(provider: Database, info: NodeInfo) -> None:

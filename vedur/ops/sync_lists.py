@@ -46,12 +46,16 @@ def sync_tables(
     for name in here.keys() - there.keys():
         log.debug("Table %s gone but exists on subscriber, removing", name)
         global_remove_table(db, queue, name)
-    for name in there:
-        known = name in here
-        if not known and wanted(name, settings.register_only_tables, settings.register_skip_tables):
-            log.debug("Table %s info missing from subscriber, adding", name)
-            global_add_table(db, queue, name)
+    record_tables(settings, db, [table for name, table in there.items() if name not in here])
     return there
+
+
+def record_tables(settings: LondisteSettings, db: Database, tables: Iterable[TableInfo]) -> None:
+    """Record tables of the provider that the node does not know yet."""
+    for name in [table.table_name for table in tables]:
+        if wanted(name, settings.register_only_tables, settings.register_skip_tables):
+            log.debug("Table %s info missing from subscriber, adding", name)
+            global_add_table(db, settings.queue_name, name)
 
 
 def sync_sequences(
@@ -64,14 +68,19 @@ def sync_sequences(
     for name in here.keys() - there.keys():
         log.debug("Sequence %s gone but exists on subscriber, removing", name)
         global_remove_seq(db, queue, name)
-    for name, seq in there.items():
-        mine = here.get(name)
-        if mine is None:
-            if not wanted(name, settings.register_only_seqs, settings.register_skip_seqs):
-                continue
-            log.debug("Sequence %s info missing from subscriber, adding", name)
-            global_update_seq(db, queue, name, seq.last_value)
-        elif seq.last_value > mine.last_value:
+    record_sequences(settings, db, [seq for name, seq in there.items() if name not in here])
+    for name in there.keys() & here.keys():
+        if there[name].last_value > here[name].last_value:
             log.debug("Sequence %s value is behind on subscriber, updating", name)
-            global_update_seq(db, queue, name, seq.last_value)
+            global_update_seq(db, queue, name, there[name].last_value)
     return there
+
+
+def record_sequences(
+    settings: LondisteSettings, db: Database, sequences: Iterable[SequenceInfo]
+) -> None:
+    """Record sequences of the provider that the node does not know yet."""
+    for seq in sequences:
+        if wanted(seq.seq_name, settings.register_only_seqs, settings.register_skip_seqs):
+            log.debug("Sequence %s info missing from subscriber, adding", seq.seq_name)
+            global_update_seq(db, settings.queue_name, seq.seq_name, seq.last_value)
