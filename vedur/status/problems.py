@@ -109,7 +109,7 @@ def node_problems(node: NodeDetail, max_lag: float = MAX_LAG) -> Iterator[Proble
                 Kind.COPY,
                 node.name,
                 f"the first copy of {copy.table_name} is held up: {copy.error}",
-                "mend the cause; the copy is tried again by itself and resumes where it was",
+                "fix the cause; the copy is tried again by itself and resumes where it was",
             )
     if node.quarantine:
         count = sum(item.events for item in node.quarantine)
@@ -119,7 +119,7 @@ def node_problems(node: NodeDetail, max_lag: float = MAX_LAG) -> Iterator[Proble
             Kind.QUARANTINE,
             node.name,
             f"{count} event(s) of {tables} in quarantine",
-            '"vedur INI quarantine list" shows them; mend the cause, then "quarantine replay"',
+            '"vedur INI quarantine list" shows them; fix the cause, then "quarantine replay"',
         )
     for item in node.status.table_problems:
         yield Problem(
