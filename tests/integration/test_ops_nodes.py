@@ -87,18 +87,22 @@ def test_a_leaf_of_an_old_name_reads_nothing_of_before(lab: Lab) -> None:
 def test_a_creation_that_was_broken_off_can_be_repeated(lab: Lab) -> None:
     create_node(lab.root, plan_node(lab.root, NodeType.ROOT, "src", lab.root_db.connstr))
 
-    def hook(name: str) -> None:
-        if name in ("create.ticked", "create.subscribed"):
-            raise KeyboardInterrupt
+    subscribers = "select * from pgq_node.get_subscriber_info(%s)"
+    for point in ("create.ticked", "create.ticked", "create.subscribed", "create.subscribed"):
 
-    for _ in range(2):
+        def hook(name: str, point: str = point) -> None:
+            if name == point:
+                raise KeyboardInterrupt
+
         failpoint.set_hook(hook)
         try:
             with pytest.raises(KeyboardInterrupt):
                 create_leaf(lab)
         finally:
             failpoint.set_hook(None)
-        assert lab.root_db.query("select * from pgq_node.get_subscriber_info(%s)", [QUEUE]) == []
+        if point == "create.ticked":
+            assert lab.root_db.query(subscribers, [QUEUE]) == []
+        assert get_node_info(lab.leaf_db, QUEUE) is None, "no node that its provider does not know"
     create_leaf(lab)
     info = get_node_info(lab.leaf_db, QUEUE)
     place = lab.root_db.value("select last_tick from pgq.get_consumer_info(%s, 'dst')", [QUEUE])

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import tests.torture.nodes
 import tests.torture.poison
 import tests.torture.rejoin  # noqa: F401  (the same)
 from tests.torture import checks

@@ -236,9 +236,10 @@ def status(rig: Rig, tick: int) -> None:
     _until(rig, wrong, "status")
 
 
-#: Errors that no fault from outside explains.
+#: Errors that no fault from outside explains; one that a failpoint has raised is the campaign's.
 _OWN = re.compile(
-    r"BUG|(crashed|failed): .*(\w+ object|invalid literal|unexpected keyword|not subscriptable)"
+    r"BUG(?!: Fired: failpoint )"
+    r"|(crashed|failed): .*(\w+ object|invalid literal|unexpected keyword|not subscriptable)"
 )
 
 

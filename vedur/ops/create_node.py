@@ -4,8 +4,9 @@ Steps of a node that follows another: find the root; tell root and provider wher
 is; subscribe at the provider; copy the member list; create the node; record the set's tables.
 A leaf begins at a tick that is written now: whatever the queue still holds of before, the end of
 an earlier node of its name, tables that have left the set, scripts, is not for it.
-The provider and the new node commit together at the end, so a failure leaves at most a location,
-and the same command can be run again.
+The provider and the new node commit one after the other at the end, the node last: a failure
+leaves at most a location and a subscription, and the same command can be run again. The other way
+round there would be a node that its provider does not know.
 
 What our worker cannot serve is refused before anything is written: a branch (it would pass no
 events on), a node below such a branch, and a leaf that merges into a combined queue.
@@ -31,12 +32,13 @@ from vedur.node.info import (
     NodeType,
     get_node_info,
     get_queue_locations,
+    get_subscriber_info,
     has_schema,
     passes_nothing_on,
 )
 from vedur.node.position import AppliedTick, complete_tick, forget_position, keeps_ticks
 from vedur.node.setup import create_node as create
-from vedur.node.setup import register_location, register_subscriber
+from vedur.node.setup import register_location, register_subscriber, unregister_subscriber
 from vedur.node.state import set_consumer_completed
 from vedur.ops.fresh_tick import fresh_tick
 from vedur.ops.session import Session
@@ -182,12 +184,14 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
     reach("create.ticked")
     # what the queue has told before that tick is not told again
     tables, sequences = get_table_list(provider, queue), get_seq_list(provider, queue)
-    with provider.transaction():
-        register_location(provider, queue, node.name, node.location)
-        answer = register_subscriber(provider, queue, node.name, worker)
-        if start is not None:
-            provider.call("pgq.register_consumer_at", queue, worker, start.id)
-        with db.transaction():
+    with db.transaction():
+        with provider.transaction():
+            register_location(provider, queue, node.name, node.location)
+            if node.check:
+                _end_subscription(provider, queue, node.name)
+            answer = register_subscriber(provider, queue, node.name, worker)
+            if start is not None:
+                provider.call("pgq.register_consumer_at", queue, worker, start.id)
             register_location(db, queue, node.name, node.location)
             for member in members:
                 if member.node_name != node.name:
@@ -210,6 +214,13 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
             record_tables(session.settings, db, tables)
             record_sequences(session.settings, db, sequences)
         reach("create.subscribed")
+
+
+def _end_subscription(provider: Database, queue: str, name: str) -> None:
+    """Remove what a creation has left that was broken off between the two commits: the location,
+    which was checked to lead here, is the same, and here is no node."""
+    if name in [item.node_name for item in get_subscriber_info(provider, queue)]:
+        unregister_subscriber(provider, queue, name)
 
 
 def _begin_at(db: Database, queue: str, worker: str, start: AppliedTick) -> None:
