@@ -11,8 +11,8 @@ def set_consumer_completed(db: Database, queue: str, consumer: str, tick: int) -
     return command(db, "pgq_node.set_consumer_completed", queue, consumer, tick)
 
 
-def set_consumer_error(db: Database, queue: str, consumer: str, message: str) -> Answer:
-    """Show an error in `status`; the next completed batch clears it."""
+def set_consumer_error(db: Database, queue: str, consumer: str, message: str | None) -> Answer:
+    """Show an error in `status`, or none; the next completed batch clears it, too."""
     return command(db, "pgq_node.set_consumer_error", queue, consumer, message)
 
 

@@ -177,7 +177,8 @@ def check_provider(session: Session, info: NodeInfo) -> Iterator[Finding]:
         yield fail(
             "provider",
             f"{name}: {mask(error.message)}",
-            'see that it runs, and its location ("members"); remote_extra_connstr is added to it',
+            'see that it runs, and its location ("members"); remote_extra_connstr is added to it; '
+            '"change-location" tells the nodes where it has moved to',
         )
         return
     yield from check_server("provider", provider, session.clock)

@@ -33,7 +33,7 @@ def check_tables(session: Session, info: NodeInfo) -> Iterator[Finding]:
     if not info.is_root:
         yield from _handlers(local)
     present = [row for row in health if row.present]
-    yield from _keys(present)
+    yield from _keys(present, {t.dest_table for t in local if t.dropped_ddl})
     if info.is_root:
         yield from _capture(session, local)
         yield from _policies(session.db, "", [t.dest_table for t in local])
@@ -69,8 +69,11 @@ def _rows(db: Database, name: str, tables: Sequence[str], **more: str) -> list[A
     return db.query(query("doctor", name), {"schemas": schemas, "names": short, **more})
 
 
-def _keys(health: Sequence[Any]) -> Iterator[Finding]:
-    bare = [row.name for row in health if not row.has_key]
+def _keys(health: Sequence[Any], in_copy: Set[str]) -> Iterator[Finding]:
+    """Tables without a key; a first copy drops the key and makes it again by itself."""
+    keyless = [row.name for row in health if not row.has_key]
+    bare = [name for name in keyless if name not in in_copy]
+    later = [name for name in keyless if name in in_copy]
     broken = [row.name for row in health if row.has_broken_index]
     if bare:
         yield fail(
@@ -81,7 +84,8 @@ def _keys(health: Sequence[Any]) -> Iterator[Finding]:
     if broken:
         yield warn("keys", f"an invalid index: {names(broken)}", "reindex it, or drop it")
     if not (bare or broken):
-        yield ok("keys", "every table has a key")
+        waiting = f"; at the end of its first copy: {names(later)}" if later else ""
+        yield ok("keys", f"every table has a key{waiting}")
 
 
 def _rights(health: Sequence[Any], to_copy: Sequence[str]) -> Iterator[Finding]:

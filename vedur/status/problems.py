@@ -166,7 +166,8 @@ def _unreachable(node: NodeDetail) -> Problem:
         Kind.NODE,
         node.name,
         f"no answer: {node.status.failure}",
-        'see that the server runs and that its location ("vedur INI members") is right',
+        'see that the server runs and that its location ("vedur INI members") is right; '
+        '"vedur INI change-location" tells the nodes where it has moved to',
     )
 
 

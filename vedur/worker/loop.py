@@ -36,6 +36,7 @@ from vedur.node.position import (
     unregistered,
 )
 from vedur.node.state import (
+    set_consumer_error,
     set_consumer_uptodate,
     set_global_watermark,
     set_subscriber_watermark,
@@ -156,12 +157,12 @@ class Worker:
             self._forget_provider()
             self._accept(target, state)
         if state.node_type is NodeType.ROOT:
-            return self._work_root(target)
+            return self._work_root(target, state)
         if state.node_type is NodeType.BRANCH:
             raise StateError(_NO_BRANCH)
         return self._work_leaf(target, state)
 
-    def _work_root(self, target: Database) -> bool:
+    def _work_root(self, target: Database, state: WorkerState) -> bool:
         now = self.clock.monotonic()
         if now >= self._next_global_wm:
             set_global_watermark(target, self.queue, None)
@@ -170,6 +171,8 @@ class Worker:
         root_check_seqs(target, self.queue)
         reach("root.sequences")
         self._watch(target)
+        if state.cur_error is not None:  # a root completes no batch, which would clear it
+            set_consumer_error(target, self.queue, state.worker_name, None)
         self._alive()
         self._stats.standby(log, self.clock.monotonic(), self.settings.keepalive_stats)
         return False
