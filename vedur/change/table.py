@@ -133,8 +133,10 @@ class TableSpec:
             return None
         return (
             f'column "{more}" is missing on the target, and the event lacks its column "{less}": '
-            f'add "{more}" here, then "repair {self.name} --apply", and drop "{less}" if it is '
-            "gone on the root; where both are meant, give the table a column list"
+            f"if it was renamed on the root, rename it here: alter table ... rename column "
+            f'"{less}" to "{more}"; else add "{more}" here, then "repair {self.name} --apply", and '
+            f'drop "{less}" if it is gone on the root; where both are meant, give the table a '
+            "column list"
         )
 
     def cannot_tell(self, column: str) -> str:

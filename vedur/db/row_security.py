@@ -23,7 +23,7 @@ def advice(role: str) -> str:
     """What lets a role see every row of a table that has policies."""
     name = quote_ident(role)
     return (
-        f'run "alter role {name} bypassrls" as superuser, or grant the table\'s owner to {name} '
+        f"as superuser, run: alter role {name} bypassrls; or grant the table's owner to {name} "
         "and leave FORCE ROW LEVEL SECURITY off"
     )
 

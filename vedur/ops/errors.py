@@ -172,7 +172,9 @@ def _copies(session: Session) -> Iterator[Trouble]:
                 f"the first copy is stopped at step {copy.step} ({copy.step_name})",
                 mask(copy.error),
                 table=copy.table_name,
-                actions=("fix the cause; the copy is tried again by itself and resumes where it was",),
+                actions=(
+                    "fix the cause; the copy is tried again by itself and resumes where it was",
+                ),
             )
 
 
