@@ -63,10 +63,12 @@ REWRITES: dict[str, tuple[str, str]] = {
 
 
 #: Tables on which sessions of a copy have locks.
+#: Of the session that keeps the snapshot; tasks, whose names are longer, lock what they read.
 HELD = """
 select l.relation::regclass::text as name
 from pg_locks l
-join pg_stat_activity a on a.pid = l.pid and a.application_name like 'vedur copy%'
+join pg_stat_activity a on a.pid = l.pid and a.application_name = 'vedur copy'
+    and a.state = 'idle in transaction'
 join pg_class c on c.oid = l.relation and c.relnamespace = 'public'::regnamespace
 where l.database = (select oid from pg_database where datname = current_database())
 """
