@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help dev java oracles check lint types layers test test-long demo docs bench peers bench-capture bench-compare bench-scale bench-apply bench-copy bench-latency bench-footprint torture torture-load clean
+.PHONY: help dev java oracles check lint types layers test test-long demo docs bench peers torture torture-load clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-java: $(STAMP)
+java: $(STAMP)  ## Java 17+ through apt where possible, and the archive of Spark's classes
 	@tools/ensure-java
 	@$(BIN)/vedur prepare --quiet || true
 
@@ -63,17 +63,11 @@ docs: $(STAMP)  ## the manual as HTML in build/site; its generated pages first
 	@$(BIN)/python -m vedur.cli.manual
 	@$(BIN)/mkdocs build --strict --clean
 
-peers:
+peers:  ## the programs that bench compares with, through apt where possible
 	@tools/ensure-peers
 
-bench: dev peers  ## all parts beside native, Londiste, pglogical, Slony, Bucardo; then docs/performance.md and plots
-	@$(BIN)/python -m bench
-
-bench-compare: dev peers  ## compare of 5,000,000 rows beside Londiste's, planted differences, five minutes of rounds
-	@$(BIN)/python -m bench compare
-
-bench-capture: dev peers  ## cost of capture: none, ours, upstream's C trigger
-	@$(BIN)/python -m bench capture
+bench: dev peers  ## measure beside native, Londiste and others; PART= one of capture apply copy latency compare scale footprint
+	@$(BIN)/python -m bench $(PART) $(ARGS)
 
 torture: dev  ## faults under load: MINUTES=5, SEED=, ONLY=, and hours by MINUTES=600
 	@$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) \
@@ -82,21 +76,6 @@ torture: dev  ## faults under load: MINUTES=5, SEED=, ONLY=, and hours by MINUTE
 torture-load: dev  ## as much load as is sustained for MINUTES=30, RATE= to set it: lag, memory, sizes
 	@$(BIN)/python -m tests.torture.soak --minutes $(or $(MINUTES),30) $(if $(RATE),--rate $(RATE)) \
 	  && $(BIN)/python -m tests.torture.report
-
-bench-scale: dev peers  ## does the cost of an event grow with the backlog, with the tables? memory with a tick?
-	@$(BIN)/python -m bench scale
-
-bench-footprint: dev peers  ## CPU of an idle worker, start to first batch, memory
-	@$(BIN)/python -m bench footprint
-
-bench-apply: dev peers  ## catching up and bulk changes, with native logical replication and Londiste
-	@$(BIN)/python -m bench apply
-
-bench-copy: dev peers  ## first copy of 5,000,000 rows and of four small tables, with peers and psql | psql
-	@$(BIN)/python -m bench copy
-
-bench-latency: dev peers  ## commit to visible at 500 transactions a second, with the same peers
-	@$(BIN)/python -m bench latency
 
 clean:  ## remove the virtual environment and caches
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

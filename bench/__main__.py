@@ -4,7 +4,7 @@ All parts one after the other, or those that are named, with a bar for the whole
 part that runs; what a part says goes to build/bench/PART.log. A part that fails is named, the
 others go on. After a run of all parts docs/performance.md and the plots are made from what was
 measured, the README's table too.
---quick proves in some minutes that everything runs; its figures mean nothing and are put aside.
+--quick proves in some minutes that everything runs; its figures mean nothing and are kept apart.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ PARTS = (
 )
 
 
-def run(part: Part, quick: bool, said: Callable[[str], None], env: dict[str, str]) -> int:
-    """One part to its end; every line is told and kept."""
+def run(part: Part, quick: bool, on_line: Callable[[str], None], env: dict[str, str]) -> int:
+    """Run one part and wait for its end; every line is passed to `on_line` and logged."""
     words = (part.quick if quick else part.args).split()
     with (LOGS / f"{part.name}.log").open("w") as log:
         child = subprocess.Popen(
@@ -62,7 +62,7 @@ def run(part: Part, quick: bool, said: Callable[[str], None], env: dict[str, str
             for line in child.stdout:
                 log.write(line)
                 log.flush()
-                said(line.rstrip())
+                on_line(line.rstrip())
         except KeyboardInterrupt:
             child.wait()  # it got the same signal, and clears up
             raise
@@ -70,7 +70,7 @@ def run(part: Part, quick: bool, said: Callable[[str], None], env: dict[str, str
 
 
 def play(parts: list[Part], quick: bool) -> list[str]:
-    """All parts; the names of those that failed."""
+    """Run all parts; returns the names of those that failed."""
     failed = []
     env = dict(os.environ)
     if quick:
@@ -80,13 +80,13 @@ def play(parts: list[Part], quick: bool) -> list[str]:
         for part in parts:
             task = bar.add_task(part.name, total=None)
 
-            def said(line: str, task: object = task) -> None:
+            def show(line: str, task: object = task) -> None:
                 step = LINE.match(line)
                 if step:
                     bar.update(task, completed=int(step[1]), total=int(step[2]))  # type: ignore[arg-type]
                 bar.console.print(step[3] if step else line, markup=False, highlight=False)
 
-            if run(part, quick, said, env):
+            if run(part, quick, show, env):
                 failed.append(part.name)
                 bar.console.print(f"{part.name} failed: see {LOGS / part.name}.log")
             bar.remove_task(task)

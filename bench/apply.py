@@ -4,7 +4,7 @@ The same two PostgreSQL 15 servers for everyone, a database each, turns within a
 taken within a round and shown with their spread; at the end of each turn both sides are compared.
 A first round is not counted: programs have then done the same work once, as those that run for
 days have.
-Run it as `make bench-apply`; the report goes to `bench/results/apply.json`.
+Run it as `make bench PART=apply`; the report goes to `bench/results/apply.json`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MARK = "select mod_time::text from user_info where userid = 1"
 
 
 def catch_up(ground: Field, peer: Peer, events: int) -> float:
-    """Seconds from letting it go until the last change is visible."""
+    """Measure seconds from resuming replication until the last change is visible."""
     with peer.down():
         SYSTEM.sleep(2.0)
         ground.work(peer.name, events)
@@ -46,7 +46,7 @@ def catch_up(ground: Field, peer: Peer, events: int) -> float:
 
 
 def bulk(ground: Field, peer: Peer) -> float:
-    """Seconds from the commit of an UPDATE of all users until it is visible."""
+    """Measure seconds from the commit of an UPDATE of all users until it is visible."""
     ground.checkpoint()
     with ground.open("root", peer.name) as db:
         db.execute(BULK)

@@ -5,7 +5,7 @@ replication, the leaf's tables are emptied, a checkpoint, then the clock runs fr
 adds the tables (`add-table`, `create subscription`, ...) until the peer calls them in sync (`ok`,
 `r`, ...). `loaded` is the moment when the rows are there. Programs run and sessions are warm:
 everyone has copied a table of 1,000 rows before. `pipe` is `psql | psql` with the key in place, in
-text as everyone knows it and in binary. Run it as `make bench-copy`; the report goes to
+text as everyone knows it and in binary. Run it as `make bench PART=copy`; the report goes to
 `bench/results/copy.json`.
 """
 
@@ -48,7 +48,7 @@ PARTS = {"warm": ("warm",), "large": ("account",), "small": TABLES}
 
 
 def database(ground: Field, peer: str, rows: int) -> None:
-    """Everything on the root, empty tables on the leaf."""
+    """Create all tables on the root with rows, and empty ones on the leaf."""
     for side in ("root", "leaf"):
         ground.create(side, peer)
         with ground.open(side, peer) as db:
@@ -59,7 +59,7 @@ def database(ground: Field, peer: str, rows: int) -> None:
 
 
 def turn(ground: Field, peer: Peer, part: str, timeout: float = 3600) -> dict[str, float]:
-    """One copy; seconds until the rows are there, and until the tables are in sync."""
+    """Run one copy; returns seconds until the rows are there, and until the tables are in sync."""
     tables = PARTS[part]
     with ground.open("leaf", peer.name) as db:
         db.execute(f"truncate {', '.join(tables)}")
@@ -88,7 +88,7 @@ def turn(ground: Field, peer: Peer, part: str, timeout: float = 3600) -> dict[st
 def rounds(
     ground: Field, lineup: Lineup, peers: list[Peer], part: str, count: int, bar: Steps
 ) -> dict[str, Any]:
-    """All in turn, again and again."""
+    """Run all peers in turn, `count` times."""
     seconds: dict[str, list[float]] = {p.name: [] for p in peers}
     loaded: dict[str, list[float]] = {p.name: [] for p in peers}
     loads = []

@@ -93,7 +93,7 @@ end $$;
 
 
 def content(db: vdb.Database, table: str) -> object:
-    """Count and an order-free sum over all rows: 60 bits of a hash of each."""
+    """Compute the row count and an order-free sum over all rows: 60 bits of a hash of each."""
     text = (
         "select count(*), sum(('x' || substr(md5(t::text), 1, 15))::bit(60)::bigint)::numeric"
         f" from {table} t"
@@ -108,7 +108,7 @@ class Field:
     lab: Lab = field(default_factory=Lab)
 
     def start(self, extra: Mapping[str, str] | None = None) -> Field:
-        """Start both servers, with what the peers of the run ask for."""
+        """Start both servers, with the settings that the peers of the run need."""
         binaries = available("debian").get(MAJOR)
         if binaries is None:
             raise StateError("PostgreSQL 15 of Debian is missing: apt install postgresql-15")
@@ -117,11 +117,11 @@ class Field:
         return self
 
     def connstr(self, side: str, peer: str) -> str:
-        """How to reach a peer's database."""
+        """Return the connect string of a peer's database."""
         return self.lab.servers[side].connstr(peer)
 
     def database(self, peer: str) -> None:
-        """The same tables with the same rows on both sides."""
+        """Create the same tables with the same rows on both sides."""
         for side in ("root", "leaf"):
             self.create(side, peer)
             with self.open(side, peer) as db:
@@ -132,16 +132,16 @@ class Field:
             db.execute(LOAD)
 
     def create(self, side: str, peer: str) -> None:
-        """An empty database."""
+        """Create an empty database."""
         with vdb.connect(self.lab.servers[side].connstr(), autocommit=True) as admin:
             admin.execute(f'create database "{peer}"')
 
     def open(self, side: str, peer: str) -> vdb.Database:
-        """A connection in autocommit mode."""
+        """Open a connection in autocommit mode."""
         return vdb.connect(self.connstr(side, peer), autocommit=True)
 
     def work(self, peer: str, events: int, clients: int = 2) -> float:
-        """Small transactions with that many changes in all; the seconds that they took."""
+        """Run small transactions with that many changes in all; returns their seconds."""
         each = events // 2 // clients
         began = SYSTEM.monotonic()
         links = [self.open("root", peer) for _ in range(clients)]
@@ -157,7 +157,7 @@ class Field:
         return SYSTEM.monotonic() - began
 
     def mark(self, peer: str) -> str:
-        """Write the last change of a piece of work; what it left in the marked row."""
+        """Write the last change of a piece of work; returns the value of the marked row."""
         with self.open("root", peer) as db:
             return str(
                 db.value(
@@ -177,7 +177,7 @@ class Field:
                 SYSTEM.sleep(0.01)
 
     def verify(self, peer: str, tables: Sequence[str] = TABLES) -> None:
-        """Both sides hold the same."""
+        """Raise unless both sides hold the same rows."""
         with self.open("root", peer) as root, self.open("leaf", peer) as leaf:
             for table in tables:
                 here, there = content(root, table), content(leaf, table)
@@ -196,14 +196,14 @@ class Field:
                     SYSTEM.sleep(0.1)
 
     def checkpoint(self) -> None:
-        """So that nobody pays for what the others wrote."""
+        """Run CHECKPOINT, so that no peer pays for what the others wrote."""
         self.settle()
         for server in self.lab.servers.values():
             with vdb.connect(server.connstr(), autocommit=True) as db:
                 db.execute("checkpoint")
 
     def close(self) -> None:
-        """Everything stops and goes."""
+        """Stop the servers and remove their files."""
         self.lab.close()
 
 
@@ -211,7 +211,7 @@ CopyState = Literal["copying", "loaded", "ready"]
 
 
 def copy_state(ground: Field, peer: str, tables: Sequence[str]) -> CopyState:
-    """What schema londiste, ours or upstream's, says of some tables."""
+    """Read the states of some tables from schema londiste, ours or upstream's."""
     text = "select table_name, merge_state from londiste.table_info where merge_state is not null"
     with ground.open("leaf", peer) as db:
         known = dict(db.query(text))
@@ -231,18 +231,18 @@ class Vedur:
 
     @staticmethod
     def missing() -> str:
-        """It is what is measured."""
+        """Return nothing: Vedur is what is measured."""
         return ""
 
     def prepare(self) -> None:
-        """Nodes, tables in sync, ticker and workers running."""
+        """Create the nodes with tables in sync; ticker and workers run."""
         self.ground.database(self.name)
         self.set_up({"bench": TABLES})
         self.ground.lab.londiste("leaf", "add-table", "--expect-sync", *TABLES)
         self.warm_up()
 
     def set_up(self, parts: Mapping[str, Sequence[str]]) -> None:
-        """Nodes with the tables of all parts on the provider; ticker and workers run."""
+        """Create the nodes with the tables of all parts on the provider; ticker and workers run."""
         ground, lab = self.ground, self.ground.lab
         for side in ("root", "leaf"):
             lab.worker_ini(side, ground.connstr(side, self.name), self.settings)
@@ -263,39 +263,39 @@ class Vedur:
         self.ground.lab.londiste("leaf", "add-table", *tables, timeout=600)
 
     def state(self, part: str, tables: Sequence[str]) -> CopyState:
-        """How far it is."""
+        """Read how far the copy is."""
         return copy_state(self.ground, self.name, tables)
 
     def unsubscribe(self, part: str, tables: Sequence[str]) -> None:
-        """As before it."""
+        """Remove the tables from the leaf again."""
         self.ground.lab.londiste("leaf", "remove-table", *tables)
 
     def warm_up(self) -> None:
-        """A first small batch: classes are loaded, tasks have their connections."""
+        """Apply a first small batch: classes are loaded, tasks have their connections."""
         self.ground.work(self.name, 20_000)
         self.ground.seen(self.name, self.ground.mark(self.name), 120)
 
     def start(self) -> None:
-        """The worker that moves data; the log is in detail, it tells the times of the steps."""
+        """Start the leaf's worker; its detailed log has the times of the steps."""
         lab = self.ground.lab
         lab.run("londiste3", "-v", "-d", str(lab.inis["leaf"]), "worker")
 
     def stop(self) -> None:
-        """The worker ends, Java too."""
+        """Stop the leaf's worker, with Java."""
         self.ground.lab.stop_daemon("leaf")
 
     @contextmanager
     def down(self) -> Iterator[None]:
-        """Replication rests, as with a disabled subscription; the session stays warm."""
+        """Pause replication, as a disabled subscription does; the Spark session stays."""
         self._pause(True)
         yield
 
     def up(self) -> None:
-        """And goes on."""
+        """Resume replication."""
         self._pause(False)
 
     def _pause(self, on: bool) -> None:
-        """What `pause` and `resume` do, without the time that a command takes to start."""
+        """Do what `pause` and `resume` do, without the time that a command takes to start."""
         with self.ground.open("leaf", self.name) as db:
             db.execute(f"select pgq_node.set_consumer_paused('{QUEUE}', 'leaf', {on})")
             while not db.value("select uptodate from pgq_node.local_state"):
@@ -306,7 +306,7 @@ class Vedur:
 
     @property
     def worker_pid(self) -> int:
-        """The driver's process."""
+        """Return the process id of the driver."""
         return int((self.ground.lab.base / "pid" / "leaf.pid").read_text())
 
 
@@ -320,7 +320,7 @@ def save(name: str, report: dict[str, Any]) -> Path:
 
 
 def machine() -> dict[str, Any]:
-    """What a reader must know of the place and the time."""
+    """Describe the machine and the time."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
     return {
         "when": SYSTEM.now().isoformat(timespec="seconds"),
@@ -335,12 +335,12 @@ def machine() -> dict[str, Any]:
 
 
 def load_average() -> float:
-    """How busy the machine is."""
+    """Return the load average."""
     return round(os.getloadavg()[0], 2)
 
 
 def timed(action: Callable[[], object]) -> float:
-    """The seconds of an action."""
+    """Measure the seconds of an action."""
     began = SYSTEM.monotonic()
     action()
     return SYSTEM.monotonic() - began

@@ -3,8 +3,8 @@
 Idle: all programs run, nothing is written, their CPU time over `--idle` seconds. Start: the leaf's
 worker is stopped, `--events` changes wait in the queue, the clock runs from the command that starts
 it until the last of them is visible. Memory: resident megabytes after that work, by role of
-process. Debian's Londiste does the same where it is installed. Run it as `make bench-footprint`;
-the report goes to `bench/results/footprint.json`.
+process. Debian's Londiste does the same where it is installed. Run it as
+`make bench PART=footprint`; the report goes to `bench/results/footprint.json`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DAEMONS = {
 
 
 def pids(ground: Field, peer: str) -> dict[str, int]:
-    """Its daemons."""
+    """Return the process ids of a peer's daemons."""
     place = ground.lab.base / "pid"
     return {
         what: int(Path(place / f"{name}.pid").read_text()) for what, name in DAEMONS[peer].items()
@@ -38,7 +38,7 @@ def pids(ground: Field, peer: str) -> dict[str, int]:
 
 
 def first_batch(ground: Field, peer: Measured, events: int) -> float:
-    """Seconds from the command that starts the worker until waiting work is visible."""
+    """Measure seconds from the command that starts the worker until waiting work is visible."""
     peer.stop()
     ground.work(peer.name, events)
     mark = ground.mark(peer.name)
@@ -52,7 +52,7 @@ def first_batch(ground: Field, peer: Measured, events: int) -> float:
 
 
 def idle(ground: Field, peers: list[Measured], seconds: int) -> dict[str, Any]:
-    """CPU in percent of a core, and memory, of everybody's daemons over the same seconds."""
+    """Measure CPU in percent of a core, and memory, of all daemons over the same seconds."""
     known = {(p.name, what): pid for p in peers for what, pid in pids(ground, p.name).items()}
     before = {key: usage(pid)[1] for key, pid in known.items()}
     began = SYSTEM.monotonic()
@@ -72,7 +72,7 @@ def idle(ground: Field, peers: list[Measured], seconds: int) -> dict[str, Any]:
 
 
 def measure(args: argparse.Namespace, report: dict[str, Any], bar: Steps) -> None:
-    """The whole part."""
+    """Run the whole part."""
     ground = Field()
     found, report["absent"] = chosen(ground, "vedur,londiste")
     peers = [p for p in found if isinstance(p, Vedur | Londiste)]

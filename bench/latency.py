@@ -1,8 +1,8 @@
 """How long a change takes to the other side while others are made: commit to visible.
 
 pgbench makes 500 transactions a second with the walk-through's scripts; beside it a probe commits
-a row every 50 ms and looks for it on the other side every 2 ms. `make bench-latency`; the report
-goes to `bench/results/latency.json`.
+a row every 50 ms and looks for it on the other side every 2 ms. Run it as
+`make bench PART=latency`; the report goes to `bench/results/latency.json`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOOK = "select id from user_logout_rec where userid = 0 and id > %s order by id"
 
 
 def probe(ground: Field, peer: Peer, seconds: float, rate: int) -> list[float]:
-    """Seconds from commit to visible, one for each probe."""
+    """Measure seconds from commit to visible, one value for each probe."""
     host, base = ground.lab.servers["root"], ground.lab.base
     command = [
         host.binaries.path("pgbench"), "-n", "-M", "prepared", "-c", "4", "-j", "1",

@@ -25,7 +25,7 @@ plt.rcParams |= {
 
 
 def _bars(axis: Any, title: str, result: Mapping[str, Mapping[str, float]]) -> None:
-    """Medians with their spread, the fastest on top."""
+    """Draw medians with their spread, the fastest on top."""
     rows = sorted(result.items(), key=lambda item: -item[1]["median"])
     names = [name for name, _ in rows]
     middle = [row["median"] for _, row in rows]
@@ -82,7 +82,7 @@ def _lines(figure: Any, rows: Sequence[Mapping[str, Any]], key: str, label: str)
 
 
 def draw(reports: Mapping[str, Any], place: Path) -> list[Path]:
-    """All plots that there are figures for."""
+    """Draw all plots that have figures."""
     jobs: dict[str, Any] = {}
     for name, make in (("apply", _apply), ("copy", _copy), ("latency", _latency)):
         if name in reports:

@@ -13,7 +13,7 @@ LINE = re.compile(r"^\[(\d+)/(\d+)\] (.*)")
 
 
 def columns() -> list[Any]:
-    """What bars look like here."""
+    """Return the columns of a progress bar."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     return [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
@@ -30,14 +30,14 @@ class Steps:
     count: int = field(default=0)
 
     def say(self, text: str) -> None:
-        """A line that is no step."""
+        """Print a line that is no step."""
         if self.bar is None:
             print(text, flush=True)
         else:
             self.bar.console.print(text, highlight=False, markup=False)
 
     def done(self, text: str) -> None:
-        """One more."""
+        """Count one more step."""
         self.count += 1
         if self.bar is None:
             print(f"[{self.count}/{self.total}] {text}", flush=True)
@@ -48,7 +48,7 @@ class Steps:
 
 @contextmanager
 def steps(title: str, total: int) -> Iterator[Steps]:
-    """The steps of a part, shown in the way that suits the output."""
+    """Return the steps of a part, shown as it suits the output."""
     if not sys.stdout.isatty():
         yield Steps(total)
         return

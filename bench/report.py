@@ -1,7 +1,7 @@
 """python -m bench.report: the figures of docs/performance.md and README.md, and plots, from
 bench/results/*.json.
 
-A page has places `<!-- bench:NAME -->` ... `<!-- /bench -->`; what is between is written anew, so
+A page has places `<!-- bench:NAME -->` ... `<!-- /bench -->`; what is between is replaced, so
 a figure on it always comes from a run. A part without a report is named as not measured.
 """
 
@@ -29,19 +29,19 @@ _PLACE = re.compile(r"(<!-- bench:([a-z_]+) -->\n).*?(<!-- /bench -->)", re.S)
 
 
 def load(place: Path) -> dict[str, Any]:
-    """All reports by name."""
+    """Read all reports by name."""
     return {path.stem: json.loads(path.read_text()) for path in sorted(place.glob("*.json"))}
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of Markdown."""
+    """Format a table of Markdown."""
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(lines)
 
 
 def seconds(result: Summary, of: str = "native", events: int = 0) -> str:
-    """A summary as a table."""
+    """Format a summary as a table."""
     head = ["", "seconds, median (min..max)", f"ratio to {of} (min..max)"]
     if events:
         head.append("events/s")
@@ -53,7 +53,7 @@ def seconds(result: Summary, of: str = "native", events: int = 0) -> str:
 
 
 def foot(report: Mapping[str, Any], loads: Sequence[float] = ()) -> str:
-    """Where and when, and who was not there."""
+    """Format where and when it was measured, and who did not take part."""
     said = []
     where = report.get("machine")
     if where:
@@ -79,7 +79,7 @@ def _targets(reports: Reports) -> str:
 
 
 def _everyone(reports: Reports) -> str:
-    """The medians of all peers, one row for each kind of work."""
+    """Format the medians of all peers, one row for each kind of work."""
     rows: list[tuple[str, dict[str, str]]] = []
 
     def add(what: str, found: Mapping[str, Mapping[str, float]], key: str = "median") -> None:
@@ -257,16 +257,16 @@ PLOTS = {
 
 
 def block(name: str, reports: Reports, images: Sequence[str] = (), at: str = "images") -> str:
-    """The text of one place, with those of its plots that are there."""
+    """Return the text of one place, with its plots that exist."""
     make, needs = BLOCKS[name]
     if any(need not in reports for need in needs):
-        return f"Not measured yet: `make bench-{name}`."
+        return f"Not measured yet: `make bench PART={name}`."
     there = [plot for plot in PLOTS.get(name, ()) if plot in images]
     return "\n\n".join([make(reports), *(f"![{p}]({at}/bench_{p}.svg)" for p in there)])
 
 
 def fill(page: str, reports: Reports, images: Sequence[str] = (), at: str = "images") -> str:
-    """The page with all its places written anew; its plots lie in `at`."""
+    """Return the page with all its places replaced; its plots are in `at`."""
     return _PLACE.sub(lambda m: f"{m[1]}\n{block(m[2], reports, images, at)}\n\n{m[3]}", page)
 
 

@@ -3,7 +3,7 @@
 Two servers, the walk-through's tables, its load in small transactions while replication rests;
 then the time until the last change is visible on the other side, the batches that it took, the
 peaks of memory and connections. `--giant` adds one transaction with that many changes, `--tables`
-the same changes over more and more tables (bench/tables.py). Run it as `make bench-scale`;
+the same changes over more and more tables (bench/tables.py). Run it as `make bench PART=scale`;
 the report goes to `bench/results/scale.json`.
 """
 
@@ -36,7 +36,7 @@ select 1000000 + i, now(), i from generate_series(1, {rows}) i
 
 
 def batches(peer: Vedur, after: int) -> dict[str, Any]:
-    """What the worker has recorded of its batches since one of them."""
+    """Read what the worker has recorded of its batches since one of them."""
     with peer.ground.open("leaf", peer.name) as db:
         row = db.one(BATCHES, [after])
         return dict(row._asdict())
@@ -45,7 +45,7 @@ def batches(peer: Vedur, after: int) -> dict[str, Any]:
 def measure(
     peer: Vedur, events: int, produce: Callable[[], float], equal: Sequence[str] = TABLES
 ) -> dict[str, Any]:
-    """Make a backlog, let it be caught up with, look on."""
+    """Make a backlog, let it be applied, and watch."""
     ground = peer.ground
     with peer.down():
         made = produce()
@@ -74,7 +74,7 @@ def measure(
 
 
 def line(row: dict[str, Any], first: dict[str, Any]) -> str:
-    """What is said of one measurement."""
+    """Format one measurement for the terminal."""
     ratio = row["us_per_event"] / first["us_per_event"]
     rss = " ".join(f"{role} {size} MB" for role, size in sorted(row["rss"].items()))
     cpu = " ".join(f"{role} {used:.1f} s" for role, used in sorted(row["cpu"].items()))
@@ -88,7 +88,7 @@ def line(row: dict[str, Any], first: dict[str, Any]) -> str:
 
 
 def by_events(sizes: list[int], giants: int, bar: Steps) -> dict[str, Any]:
-    """Backlogs of growing size, and one transaction of a giant's."""
+    """Measure backlogs of growing size, and one giant transaction."""
     ground = Field()
     found: dict[str, Any] = {"events": []}
     rows = found["events"]
@@ -107,7 +107,7 @@ def by_events(sizes: list[int], giants: int, bar: Steps) -> dict[str, Any]:
 
 
 def by_tables(sizes: list[int], events: int, seconds: int, bar: Steps) -> dict[str, Any]:
-    """The same changes over more and more tables."""
+    """Measure the same changes over more and more tables."""
     ground, rows = Field(), []
     try:
         peer = Vedur(ground.start())
@@ -140,7 +140,7 @@ def by_tables(sizes: list[int], events: int, seconds: int, bar: Steps) -> dict[s
 
 
 def numbers(text: str) -> list[int]:
-    """`1,10,100`."""
+    """Parse `1,10,100`."""
     return [int(word) for word in text.split(",") if word]
 
 
@@ -163,7 +163,7 @@ def main() -> None:
 
 
 def giant(peer: Vedur, rows: int) -> float:
-    """One transaction with that many changes; the seconds that it took."""
+    """Run one transaction with that many changes; returns its seconds."""
     began = SYSTEM.monotonic()
     with peer.ground.open("root", peer.name) as db:
         db.execute(GIANT.format(rows=rows))

@@ -10,7 +10,7 @@ Summary = dict[str, dict[str, float]]
 
 
 def summary(runs: Mapping[str, Sequence[float]], of: str = "native") -> Summary:
-    """Medians with their spread, and ratios to one of them taken within each round.
+    """Compute medians with their spread, and ratios to one of them taken within each round.
 
     What disturbs a machine hits a round as a whole, so ratios are steadier than seconds.
     """
@@ -31,7 +31,7 @@ def summary(runs: Mapping[str, Sequence[float]], of: str = "native") -> Summary:
 def ratio(
     runs: Mapping[str, Sequence[float]], one: str, other: str
 ) -> tuple[float, float, float] | None:
-    """The median, smallest and largest ratio of one to another within rounds."""
+    """Return the median, smallest and largest ratio of one to another within rounds."""
     if one not in runs or other not in runs:
         return None
     found = [a / b for a, b in zip(runs[one], runs[other], strict=True)]
@@ -39,20 +39,20 @@ def ratio(
 
 
 def spread(row: Mapping[str, float]) -> str:
-    """`1.13 (1.09..1.18)`."""
+    """Format `1.13 (1.09..1.18)`."""
     if "ratio" not in row:
         return ""
     return f"{row['ratio']:.2f} ({row['ratio_min']:.2f}..{row['ratio_max']:.2f})"
 
 
 def quantiles(values: Sequence[float]) -> dict[str, float]:
-    """p50, p90, p99 and the largest."""
+    """Return p50, p90, p99 and the largest."""
     cut = statistics.quantiles(values, n=100, method="inclusive")
     return {"p50": cut[49], "p90": cut[89], "p99": cut[98], "max": max(values)}
 
 
 def text_table(title: str, result: Summary, of: str = "native", events: int = 0) -> str:
-    """A summary for the terminal."""
+    """Format a summary for the terminal."""
     lines = ["", title, f"{'':12} {'seconds':>9} {'min':>8} {'max':>8}   ratio to {of} (min..max)"]
     for name, row in result.items():
         rate = f"  {events / row['median']:>9,.0f} events/s" if events else ""
@@ -64,7 +64,7 @@ def text_table(title: str, result: Summary, of: str = "native", events: int = 0)
 
 
 def quantiles_of_rounds(rounds: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Medians over rounds of the quantiles of each peer."""
+    """Compute medians over rounds of the quantiles of each peer."""
     peers = dict.fromkeys(row["peer"] for row in rounds)
     return {
         peer: {

@@ -45,12 +45,12 @@ end $$;
 
 
 def names(count: int) -> list[str]:
-    """The tables of a size; user_session tells what has come."""
+    """Return the tables of a size; user_session shows what has arrived."""
     return [f"t_{i}" for i in range(1, count + 1)]
 
 
 def create(ground: Field, peer: str, sizes: list[int]) -> None:
-    """Tables on both sides, each with as many rows as the smallest size that has it needs."""
+    """Create tables on both sides, each with the rows that the smallest size with it needs."""
     ground.database(peer)
     for side in ("root", "leaf"):
         with ground.open(side, peer) as db:
@@ -69,14 +69,14 @@ def create(ground: Field, peer: str, sizes: list[int]) -> None:
 
 
 def add(peer: Vedur, new: list[str]) -> None:
-    """More tables into replication; both sides have the same rows."""
+    """Add more tables to replication; both sides have the same rows."""
     lab = peer.ground.lab
     lab.londiste("root", "add-table", *new, timeout=900)
     lab.londiste("leaf", "add-table", "--expect-sync", *new, timeout=900)
 
 
 def backlog(peer: Vedur, count: int, events: int) -> float:
-    """Changes over that many tables; the seconds that they took."""
+    """Make changes over that many tables; returns the seconds that they took."""
     began = SYSTEM.monotonic()
     each = events // 2
 
@@ -91,7 +91,7 @@ def backlog(peer: Vedur, count: int, events: int) -> float:
 
 
 def live(peer: Vedur, count: int, seconds: int) -> dict[str, Any]:
-    """Every half second a transaction over all tables; commit to visible."""
+    """Run a transaction over all tables every half second; returns times from commit to visible."""
     ground = peer.ground
     sent: dict[int, float] = {}
     found: dict[int, float] = {}
@@ -135,5 +135,5 @@ def live(peer: Vedur, count: int, seconds: int) -> dict[str, Any]:
 
 
 def everything(count: int) -> tuple[str, ...]:
-    """What both sides must agree in."""
+    """Return the content that must be equal on both sides."""
     return (*TABLES, *names(count))

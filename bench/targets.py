@@ -28,21 +28,21 @@ class Target:
     size: tuple[str, str, float] | None = None
 
     def too_small(self, reports: Reports) -> bool:
-        """Was the run smaller than the target is about?"""
+        """Return True if the run was smaller than the target requires."""
         if self.size is None:
             return False
         part, key, least = self.size
         return float(reports.get(part, {}).get(key, least)) < least
 
     def measured(self, reports: Reports) -> float | None:
-        """The number, None where the run that has it is missing."""
+        """Return the number, None where the run that has it is missing."""
         try:
             return self.measure(reports)
         except (KeyError, IndexError, ZeroDivisionError, statistics.StatisticsError):
             return None
 
     def verdict(self, reports: Reports) -> str:
-        """met, not met, or why that cannot be said."""
+        """Return met, not met, or why that cannot be said."""
         value = self.measured(reports)
         if value is None:
             return "not measured"
@@ -55,7 +55,7 @@ class Target:
 
 
 def _to(part: str, key: str, one: str, other: str) -> Callable[[Reports], float]:
-    """The median of ratios within rounds."""
+    """Return the median of ratios within rounds."""
 
     def measure(reports: Reports) -> float:
         seconds = reports[part]
@@ -95,7 +95,7 @@ def _lost(reports: Reports) -> float | None:
 
 
 def _growth(reports: Reports) -> float:
-    """The last size to the one before it: small backlogs pay for the start of a batch."""
+    """Compare the last size with the one before it: small backlogs pay for the start of a batch."""
     rows = reports["scale"]["events"]
     return float(rows[-1]["us_per_event"] / rows[-2]["us_per_event"])
 

@@ -44,7 +44,7 @@ def _children() -> dict[int, list[int]]:
 
 
 def tree(pid: int) -> dict[int, str]:
-    """The processes of a worker by role: driver, java, task."""
+    """Find the processes of a worker by role: driver, java, task."""
     children, roles, todo = _children(), {pid: "driver"}, [pid]
     while todo:
         for child in children.get(todo.pop(), ()):
@@ -73,7 +73,7 @@ def _measure(pid: int, peaks: Peaks, cpu: dict[int, float]) -> None:
 
 
 def usage(pid: int) -> tuple[dict[str, int], dict[str, float]]:
-    """Now: megabytes and seconds of CPU by role, of all processes of a tree together."""
+    """Read megabytes and seconds of CPU by role, of all processes of a tree together."""
     rss: dict[str, int] = {}
     cpu: dict[str, float] = {}
     for process, role in tree(pid).items():
@@ -88,7 +88,7 @@ def usage(pid: int) -> tuple[dict[str, int], dict[str, float]]:
 
 @contextmanager
 def watched(pid: int, sides: dict[str, str], every: float = 0.2) -> Iterator[Peaks]:
-    """Look at a process tree and at the connections to some databases until the end."""
+    """Watch a process tree and the connections to some databases until the context ends."""
     peaks, stop = Peaks(), threading.Event()
     begin: dict[int, float] = {}
     _measure(pid, peaks, begin)

@@ -52,7 +52,7 @@ def main(path: Path, fast: bool) -> int:
 
 
 def picture(best: dict[int, Scene], story: Story) -> str:
-    """The moments below each other, as SVG that loads nothing from elsewhere."""
+    """Arrange the moments below each other, as SVG that loads nothing from elsewhere."""
     console = Console(
         file=io.StringIO(), record=True, width=_WIDTH, force_terminal=True, color_system="truecolor"
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
 
-from vedur.cli.manual import filled
+from vedur.cli.manual.pages import filled
 from vedur.clock import SYSTEM
 from vedur.demo.lab import Lab
 from vedur.demo.server import free_port
@@ -42,7 +42,6 @@ class PageLab(Lab):
     def worker_ini(
         self, name: str, connstr: str, extra: Mapping[str, str] | None = None, spark: str = ""
     ) -> Path:
-        """See `Lab.worker_ini`."""
         more = {"web_port": str(self.port), "web_max_lag": "30"} if name == ROOT else {}
         if name == PART:
             more = {"log_format": "json"}
@@ -85,7 +84,7 @@ def main(docs: Path) -> None:
 
 
 def record(story: Story, page: Path) -> None:
-    """doctor on the leaf that is paused and now lacks a key; a line of its log."""
+    """Record doctor's output on the paused leaf whose table lacks a key, and a line of its log."""
     lab = story.lab
     fault = "alter table user_session1 drop constraint pk_user_session"
     lab.psql("leaf", "digoal_02", fault, user=PART_OWNER)
@@ -100,7 +99,7 @@ def record(story: Story, page: Path) -> None:
 
 
 def take(browser: Browser, base: str, directory: Path) -> None:
-    """One picture after the other."""
+    """Take all pictures."""
     for name, path, scheme, width, scale in PICTURES:
         context = browser.new_context(
             color_scheme="dark" if scheme == "dark" else "light",

@@ -13,19 +13,19 @@ class Clock(Protocol):
     """Time as the rest of the package sees it."""
 
     def now(self) -> datetime:
-        """Wall-clock time, with zone."""
+        """Return the wall-clock time, with zone."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go back; for periods and deadlines."""
+        """Return seconds that never go back; for periods and deadlines."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Let `seconds` pass."""
+        """Wait for `seconds`."""
         ...
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Let `seconds` pass or return True as soon as `event` is set."""
+        """Wait for `seconds`, or return True as soon as `event` is set."""
         ...
 
 
@@ -57,11 +57,11 @@ class Backoff:
     _next: float = 0.0
 
     def pause(self) -> float:
-        """Seconds to wait before the next attempt."""
+        """Return the seconds to wait before the next attempt."""
         current = self._next or self.first
         self._next = min(self.cap, current * 2)
         return min(self.cap, current)
 
     def reset(self) -> None:
-        """An attempt worked: begin again at `first`."""
+        """Begin again at `first`, after an attempt that worked."""
         self._next = 0.0

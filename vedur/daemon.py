@@ -28,19 +28,13 @@ from typing import NoReturn
 import setproctitle
 
 from vedur.clock import SYSTEM, Clock
-from vedur.errors import StateError, UsageError
+from vedur.errors import AlreadyRunning, StateError, UsageError
 from vedur.log import drop_console, mask
 
 _log = logging.getLogger(__name__)
 
 #: A second ^C within this many seconds ends the process at once, as upstream.
 _DOUBLE_SECONDS = 1.0
-
-
-class AlreadyRunning(StateError):
-    """Pidfile exists, another process running?"""
-
-    exit_code = 1
 
 
 class PidFile:
@@ -51,7 +45,7 @@ class PidFile:
         self._fd: int | None = None
 
     def acquire(self) -> None:
-        """Create, lock and fill the file. Raises `AlreadyRunning`."""
+        """Create, lock and write the file. Raises `AlreadyRunning`."""
         temp = f"{self.path}.{os.getpid()}.tmp"
         try:
             fd = os.open(temp, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -79,7 +73,7 @@ class PidFile:
                     return
 
     def _replace_stale(self, temp: str) -> bool:
-        """Put `temp` in the place of a dead process's file; False when that file vanished.
+        """Replace the file of a dead process by `temp`; False when that file has vanished.
 
         The lock on the old file keeps a second starter from replacing it at the same time.
         """
@@ -136,7 +130,7 @@ def _parse_pid(content: bytes) -> int | None:
 
 
 def is_running(pid: int | None) -> bool:
-    """True when a process with that id exists, whoever owns it."""
+    """Return True when a process with that id exists, whoever owns it."""
     if pid is None:
         return False
     try:
@@ -186,11 +180,12 @@ class Detached:
     _fd: int
 
     def ready(self) -> None:
-        """The start worked: the process in front ends with 0."""
+        """Report that the start worked: the process in front ends with 0."""
         self._tell("0 ")
 
     def failed(self, message: str, exit_code: int = 1) -> None:
-        """The start failed: the process in front prints `message` and ends with `exit_code`."""
+        """Report that the start failed: the process in front prints `message` and ends with
+        `exit_code`."""
         self._tell(f"{exit_code} {mask(message)}")
 
     def _tell(self, verdict: str) -> None:
@@ -203,7 +198,7 @@ class Detached:
 
 
 def require_pidfile(path: str) -> None:
-    """A process in the background cannot be stopped without one."""
+    """Raise unless there is a pidfile: without one a background process cannot be stopped."""
     if not path:
         raise UsageError("Daemon needs pidfile")
 
@@ -261,18 +256,18 @@ class Signals:
     _last_stop: float | None = None
 
     def install(self) -> None:
-        """Take over the three signals; main thread only."""
+        """Install handlers for the three signals; main thread only."""
         signal.signal(signal.SIGINT, self._on_stop)
         signal.signal(signal.SIGTERM, self._on_exit)
         signal.signal(signal.SIGHUP, self._on_reload)
 
     def take_reload(self) -> bool:
-        """True once after each SIGHUP."""
+        """Return True once after each SIGHUP."""
         wanted, self._reload = self._reload, False
         return wanted
 
     def wait(self, seconds: float) -> bool:
-        """Let `seconds` pass, less when a signal comes: then True."""
+        """Wait for `seconds`, less when a signal comes: then True."""
         woken = self.clock.wait(self.wake, seconds)
         self.wake.clear()
         return woken
@@ -303,7 +298,7 @@ class Signals:
 
 
 def tell_systemd() -> None:
-    """Say that the start worked, where systemd waits to hear it (units of Type=notify)."""
+    """Tell systemd that the start worked, where it waits for that (units of Type=notify)."""
     path = os.environ.get("NOTIFY_SOCKET", "")
     if not path:
         return
@@ -313,5 +308,5 @@ def tell_systemd() -> None:
 
 
 def set_title(program: str, *words: str) -> None:
-    """Name the process as `ps` shows it; secrets in the words are masked."""
+    """Set the process title that `ps` shows; secrets in it are masked."""
     setproctitle.setproctitle(mask(" ".join((program, *words))))

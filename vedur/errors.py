@@ -7,21 +7,32 @@
     │   ├── LaggingError     7   the worker is too far behind for a common moment
     │   ├── StaleStage       3   what was staged no longer fits; the worker stages it again
     │   ├── TableChanged     3   a table was rewritten during its first copy, which begins anew
-    │   └── LostPosition     3   the target's tick fits neither end of the batch
+    │   ├── LostPosition     3   the target's tick fits neither end of the batch
+    │   └── AlreadyRunning   1   another process has the pidfile
     ├── DatabaseError        4   a statement failed
     │   ├── ConnectError     5   a server cannot be reached or refuses the login
     │   └── PrivilegeError   6   the role lacks a right; the message names the GRANT
     ├── RefusedError         1   a SQL function of the contract answered with a code >= 400
+    ├── EngineLost           1   Spark has ended on its own; the worker starts it again
     └── InternalError       12   a state that should be impossible; message starts with "BUG:"
 
 A message is one lower-case sentence without a full stop: what failed, with names in double
 quotes; what was found; what to do. Values stay available as attributes, and every error
-pickles, because errors cross from Spark executors to the driver.
+pickles, because errors cross from Spark executors to the driver. Nobody edits an error on its way:
+whoever knows more raises `error.with_values(...) from error`.
+
+    ControlFlow                  tells a caller of ours how to go on; never reaches an operator
+    ├── RowByRowNeeded           the net changes of a table cannot be merged
+    ├── CopyAbandoned            a first copy is no longer wanted
+    ├── CopyStateChanged         a first copy is not in the state that a step was for
+    ├── CopyMustWait             a small table cannot be loaded together with others
+    ├── MomentPassed             the worker went past the tick of a common moment
+    └── SessionNotShared         the worker's Spark session is not there, or refuses
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 class VedurError(Exception):
@@ -39,9 +50,20 @@ class VedurError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.message, self.values))
 
+    def with_values(self, message: str | None = None, **values: Any) -> Self:
+        """Return the same error with another message, or with more values."""
+        return type(self)(message or self.message, **{**self.values, **values})
+
 
 def _rebuild(cls: type[VedurError], message: str, values: dict[str, Any]) -> VedurError:
     return cls(message, **values)
+
+
+def first_line(error: object) -> str:
+    """Return the first line of an error's text, or its class where it has none: for log lines,
+    stored errors and messages that quote another's."""
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
 
 
 def error_to_json(error: VedurError) -> dict[str, Any]:
@@ -109,6 +131,13 @@ class LostPosition(StateError):
     )
 
 
+class AlreadyRunning(StateError):
+    """Pidfile exists, another process running?"""
+
+    exit_code = 1
+    remedy = "`-s` stops the process that has the pidfile; a file without a process is replaced."
+
+
 class DatabaseError(VedurError):
     """A statement failed."""
 
@@ -121,9 +150,9 @@ class DatabaseError(VedurError):
         return self.values.get("sqlstate")
 
     @property
-    def passes(self) -> bool:
-        """Deadlock, failed serialization, a lock that did not come in time: somebody else was
-        there, and the same may work in a moment."""
+    def is_transient(self) -> bool:
+        """Deadlock, failed serialization, a lock that did not come in time: another session was in
+        the way, and the same may work in a moment."""
         return self.sqlstate in ("40P01", "40001", "55P03")
 
 
@@ -152,8 +181,42 @@ class RefusedError(VedurError):
         return int(self.values.get("code", 400))
 
 
+class EngineLost(VedurError):
+    """Spark has ended on its own: it is started again"""
+
+    remedy = "None is needed: the worker starts Spark again by itself. Spark's own log says why."
+
+
 class InternalError(VedurError):
     """BUG: a state that should be impossible was reached."""
 
     exit_code = 12
     remedy = "Please report it, with the log of the worker or the output of `-v`."
+
+
+class ControlFlow(Exception):
+    """Not an error: tells a caller how to go on."""
+
+
+class RowByRowNeeded(ControlFlow):
+    """The net changes of a table cannot be merged: its events must be replayed one by one."""
+
+
+class CopyAbandoned(ControlFlow):
+    """The table is no longer this copy's business: removed, set back, or the worker ends."""
+
+
+class CopyStateChanged(ControlFlow):
+    """The table is no longer in the state that a step of its copy was for."""
+
+
+class CopyMustWait(ControlFlow):
+    """A small table must wait for something: the others that it is loaded with must not."""
+
+
+class MomentPassed(ControlFlow):
+    """The worker went past the tick at which both nodes were to be looked at."""
+
+
+class SessionNotShared(ControlFlow):
+    """There is no shared Spark session, it does not take this question, or it has ended."""

@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 #: work -> what has just been done when the place is reached
 POINTS: dict[str, tuple[str, ...]] = {
-    # worker/batch.py: one batch of a leaf
+    # worker/batch.py: one batch of a leaf or a branch
     "batch": ("taken", "staged", "merged", "committed", "finished"),
-    # worker/batch.py: the range behind it, staged meanwhile
+    # worker/stage_ahead.py: the range behind it, staged meanwhile
     "ahead": ("begun", "taken"),
-    # worker/copying_context.py: a step of a first copy begins (worker/copying_steps.py)
+    # worker/first_copy/context.py: a step of a first copy begins (steps.py there)
     "copy": (
         "register",
         "snapshot",
@@ -29,36 +29,46 @@ POINTS: dict[str, tuple[str, ...]] = {
         "catch_up",
         "hand_over",
         "foreign_keys",
-        # worker/copying_table.py, worker/copying_catch_up.py: inside the steps
+        # worker/first_copy/table.py, catch_up.py: inside the steps
         "emptied",
+        "left",
         "loaded",
         "rebuilt",
         "merged",
         "replayed",
         "ok",
+        # worker/first_copy/places.py: a node to copy from
+        "found",
     ),
     # worker/script.py: a script of the set on a leaf
     "script": ("started", "run", "finished"),
-    # ops/moment.py: both nodes at one moment, for compare and repair
-    "moment": ("begun", "exported", "held", "ticked", "reached", "let_go"),
+    # node/moment.py: both nodes at one moment, for compare and repair
+    "moment": ("awaited", "begun", "exported", "held", "ticked", "reached", "let_go"),
     "compare": ("counted",),
     "repair": ("planned", "fetched", "applied", "committed"),
     # ops/change_filter.py
     "filter": ("planned", "staged", "switched", "committed"),
     "execute": ("started", "run", "finished", "committed"),
-    # ops/skip.py; worker/batch.py puts events aside, ops/quarantine.py brings them back
+    # ops/quarantine/skip.py; worker/batch.py quarantines, ops/quarantine/replay.py applies
     "skip": ("checked", "asked"),
-    "quarantine": ("put_aside", "applied", "released"),
+    "quarantine": ("written", "applied", "released"),
     "ticker": ("ticked", "operated"),
-    # worker/loop.py: the consumer is moved to the tick that a node has applied
+    # worker/provider.py: the consumer is moved to the tick that a node has applied
     "position": ("moved",),
-    # ops/rejoin.py: this node's position, the consumer's, then table by table
+    # ops/rejoin/run.py: this node's position, the consumer's, then table by table
     "rejoin": ("planned", "placed", "moved", "applied", "repaired"),
     # ops/create_node.py, ops/change_provider.py, ops/change_location.py
     "create": ("ticked", "subscribed"),
-    "provider": ("paused", "subscribed", "changed"),
+    "provider": ("paused", "subscribed", "changed", "resumed", "unsubscribed"),
     "location": ("checked", "told"),
-    # worker/loop.py on a root
+    # ops/drop_node.py, ops/tag_node.py, ops/rename_node.py, ops/move_position.py
+    "drop": ("reparented", "forgotten"),
+    "tag": ("told",),
+    "rename": ("announced", "switched", "forgotten"),
+    "tick": ("set",),
+    # worker/roles/branch.py, worker/branch_queue.py: what a branch does beyond a leaf
+    "branch": ("published", "reported", "synced", "reopened"),
+    # worker/roles/root.py
     "root": ("watermark", "sequences"),
 }
 

@@ -47,14 +47,14 @@ _SQL = re.compile(rf"(\bpassword\s+){_QUOTED}", re.IGNORECASE)
 
 
 def mask(text: str) -> str:
-    """`text` with the passwords of all connect strings and statements in it masked."""
+    """Return `text` with the passwords of all connect strings and statements in it masked."""
     if "assword" not in text and "ASSWORD" not in text and "://" not in text:
         return text
     return _mask(text, _IN_TEXT)
 
 
 def mask_connstr(connstr: str) -> str:
-    """A connect string, key/value or URI, with the password masked."""
+    """Return a connect string, key/value or URI, with the password masked."""
     return _mask(connstr, _IN_CONNSTR)
 
 
@@ -65,16 +65,8 @@ def _mask(text: str, keyword: re.Pattern[str]) -> str:
     return _SQL.sub(rf"\1'{MASK}'", text)
 
 
-def cut_connstr(connstr: str) -> str:
-    """A connect string as Londiste shows it in its log: cut before the password, then `[...]`."""
-    if "://" in connstr:
-        return mask_connstr(connstr)
-    head, found, _ = connstr.partition("password")
-    return f"{head} [...]" if found else connstr
-
-
 def holds_password(text: str) -> bool:
-    """True when `text` is a connect string with a password in it."""
+    """Return True when `text` is a connect string with a password in it."""
     return mask_connstr(text) != text
 
 
@@ -193,8 +185,8 @@ def setup_logging(options: LogOptions) -> None:
 
 def _handlers(options: LogOptions) -> list[logging.Handler]:
     formatter = _formatter(options)
-    if _skylog_wanted(options) and (found := _skylog_file(options)):
-        return _skylog_handlers(found)
+    if _skylog_wanted(options) and (path := _skylog_file(options)):
+        return _skylog_handlers(path)
     handlers: list[logging.Handler] = []
     if options.logfile:
         handlers.append(
@@ -224,11 +216,11 @@ def _formatter(options: LogOptions) -> logging.Formatter:
 
 class _SyslogHandler(logging.handlers.SysLogHandler):
     def handleError(self, record: logging.LogRecord) -> None:
-        """A syslog that went away is no reason to write tracebacks to the terminal."""
+        """Ignore a syslog that has gone: it is no reason for tracebacks on the terminal."""
 
 
 def _syslog_handler(options: LogOptions) -> logging.Handler | None:
-    """None where the machine has no syslog, as in most containers."""
+    """Make the handler; None where the machine has no syslog, as in most containers."""
     if not Path(_SYSLOG_SOCKET).is_socket():
         return None
     names = logging.handlers.SysLogHandler.facility_names
@@ -252,7 +244,7 @@ def _skylog_file(options: LogOptions) -> str | None:
 
 
 def _skylog_handlers(path: str) -> list[logging.Handler]:
-    """Handlers of a central logging file, which is Python's own `fileConfig` format."""
+    """Read the handlers of a central logging file, in the format of Python's `fileConfig`."""
     logging.config.fileConfig(path, disable_existing_loggers=False)
     root = logging.getLogger()
     handlers = list(root.handlers)
@@ -263,12 +255,12 @@ def _skylog_handlers(path: str) -> list[logging.Handler]:
 
 
 def spark_log(logfile: str) -> str:
-    """Where Spark's and Java's own lines go: beside the log file, '' where there is none."""
+    """Return the file for output of Spark and Java: beside the log file, '' where there is none."""
     return f"{logfile}.spark" if logfile else ""
 
 
 def trim_log(path: str, size: int, count: int) -> None:
-    """Keep the file of another process small: a full one is copied to `path.1` and emptied.
+    """Limit the file that another process writes: a full one is copied to `path.1` and emptied.
 
     Java holds it open and appends, so it cannot be renamed; a line that is written between the
     two steps is lost. Never raises: logging is no reason to stop.
@@ -285,7 +277,7 @@ def trim_log(path: str, size: int, count: int) -> None:
 
 
 def send_to_file(names: Iterable[str], path: str) -> None:
-    """Let loggers of other people's libraries write to a file of their own, and not to ours."""
+    """Send lines of loggers of other libraries to a separate file."""
     for name in names:
         logger = logging.getLogger(name)
         for old in list(logger.handlers):

@@ -30,7 +30,7 @@ class QualifiedName:
 
     @property
     def quoted(self) -> str:
-        """Both parts quoted, safe to splice into SQL."""
+        """Return both parts quoted, safe to put into SQL."""
         return f"{quote_ident(self.schema)}.{quote_ident(self.name)}"
 
 
@@ -41,8 +41,18 @@ def quote_ident(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def quote_literal(text: str) -> str:
+    """Quote a string for SQL text that cannot take a parameter: stored DDL, conditions of slices.
+
+    A backslash is doubled in an E string, which reads the same whatever
+    `standard_conforming_strings` says.
+    """
+    quoted = "'" + text.replace("'", "''") + "'"
+    return "E" + quoted.replace("\\", "\\\\") if "\\" in text else quoted
+
+
 def parse_name(text: str) -> QualifiedName:
-    """Read `schema.name`; a name without a dot lives in schema `public`."""
+    """Parse `schema.name`; a name without a dot is in schema `public`."""
     schema, dot, name = text.partition(".")
     if not dot:
         schema, name = "public", text
@@ -57,7 +67,7 @@ def parse_name(text: str) -> QualifiedName:
 
 
 def fqname(text: str) -> str:
-    """The contract's form of a name: `public.` added where there is no schema."""
+    """Return the contract's form of a name: `public.` is added where there is no schema."""
     return str(parse_name(text))
 
 
@@ -66,7 +76,7 @@ _SQL_FORM = re.compile(rf"({_PART})(?:\.({_PART}))?")
 
 
 def sql_parts(text: str) -> tuple[str, ...] | None:
-    """The parts of a name with at least one part in double quotes, as written; None for others."""
+    """Split a name that has at least one part in double quotes; None for others."""
     match = _SQL_FORM.fullmatch(text)
     if match is None or '"' not in text:
         return None
@@ -74,7 +84,8 @@ def sql_parts(text: str) -> tuple[str, ...] | None:
 
 
 def readings(text: str) -> tuple[str, ...]:
-    """What a name that an operator wrote can mean, the likeliest first, in the contract's form.
+    """List what a name that an operator wrote can mean, the likeliest first, in the contract's
+    form.
 
     In `"Weird Schema"."Order"` the quotes are SQL's, unless a name really has quotes in it.
     """
@@ -94,5 +105,5 @@ def readings(text: str) -> tuple[str, ...]:
 
 
 def read_name(text: str) -> str:
-    """The contract's form of a name that an operator gives to something new."""
+    """Return the contract's form of a name that an operator gives to something new."""
     return readings(text)[0]

@@ -30,7 +30,7 @@ COPYING = "native,vedur,londiste,pglogical,slony,pipe"
 
 
 def chosen(ground: Field, names: str) -> tuple[list[Peer], dict[str, str]]:
-    """The peers of a run, and why others do not take part."""
+    """Return the peers of a run, and why others do not take part."""
     peers: list[Peer] = []
     absent: dict[str, str] = {}
     for name in names.split(","):
@@ -47,7 +47,7 @@ def chosen(ground: Field, names: str) -> tuple[list[Peer], dict[str, str]]:
 
 
 def settings(peers: list[Peer]) -> dict[str, str]:
-    """What the servers must have for these peers; it holds for everyone."""
+    """Return the server settings that these peers need; they apply to all."""
     found: dict[str, str] = {}
     for peer in peers:
         found |= getattr(peer, "needs", {})

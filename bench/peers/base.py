@@ -19,37 +19,37 @@ class Peer(Protocol):
 
     @staticmethod
     def missing() -> str:
-        """Why it cannot take part; empty if it can."""
+        """Return why the peer cannot take part; empty if it can."""
 
     def prepare(self) -> None:
-        """Both sides have the same rows: in sync and running, without a copy."""
+        """Set replication up and start it, without a copy: both sides have the same rows."""
 
     def down(self) -> AbstractContextManager[None]:
-        """A context in which nothing is replicated."""
+        """Return a context in which nothing is replicated."""
 
     def up(self) -> None:
-        """Go on."""
+        """Resume replication."""
 
     def set_up(self, parts: Mapping[str, Sequence[str]]) -> None:
-        """All that comes before a first copy: the provider knows the tables of each part."""
+        """Do what comes before a first copy: the provider knows the tables of each part."""
 
     def subscribe(self, part: str, tables: Sequence[str]) -> None:
         """Begin the first copy of a part."""
 
     def state(self, part: str, tables: Sequence[str]) -> CopyState:
-        """Are its rows there? Does it follow?"""
+        """Return whether the rows are there, and whether changes follow."""
 
     def unsubscribe(self, part: str, tables: Sequence[str]) -> None:
         """Take the part out of replication again; rows may stay."""
 
     def close(self) -> None:
-        """Its programs end."""
+        """Stop the peer's programs."""
 
 
 def run(
     command: Sequence[str], text: str | None = None, cwd: str | None = None, **variables: str
 ) -> str:
-    """Run a peer's command to its end; what it printed."""
+    """Run a peer's command and wait for its end; returns what it printed."""
     done = subprocess.run(
         list(command), input=text, capture_output=True, text=True, check=False, timeout=600,
         cwd=cwd, env={**os.environ, **variables},

@@ -26,7 +26,7 @@ class Bucardo:
 
     @staticmethod
     def missing() -> str:
-        """The program and its language."""
+        """Check for the program and its language."""
         lacking = [] if shutil.which("bucardo") else ["bucardo"]
         if not Path(f"/usr/share/postgresql/{MAJOR}/extension/plperlu.control").exists():
             lacking.append(f"postgresql-plperl-{MAJOR}")
@@ -45,18 +45,18 @@ class Bucardo:
 
     @contextmanager
     def down(self) -> Iterator[None]:
-        """Its daemon rests; triggers go on. A sync made active again misses what came before."""
+        """Stop its daemon; triggers go on. A sync made active again misses what came before."""
         self._run("stop")
         pidfile = self.ground.lab.base / "bucardo" / "bucardo.mcp.pid"
         self.ground.lab.wait(lambda: not pidfile.exists(), "bucardo to stop", 60)
         yield
 
     def up(self) -> None:
-        """Started again, within the time that is measured; it looks for changes then."""
+        """Start it again, within the measured time; it then looks for changes."""
         self._run("start")
 
     def set_up(self, parts: Mapping[str, Sequence[str]]) -> None:
-        """Its own database, both ends, a group of tables for each part."""
+        """Create its own database, both ends, and a group of tables for each part."""
         for side in ("root", "leaf"):
             with vdb.connect(self.ground.lab.servers[side].connstr(), autocommit=True) as db:
                 # the installer would make the role with a password and note it in ~/.pgpass
@@ -94,7 +94,7 @@ class Bucardo:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Its daemon ends."""
+        """Stop its daemon."""
         try:
             self._run("stop")
         except StateError as error:

@@ -20,7 +20,8 @@ class Lineup:
     absent: dict[str, str] = field(default_factory=dict)
 
     def attempt(self, peer: Peer, action: Callable[[], object], doing: str, bar: Steps) -> bool:
-        """Did it succeed? Someone who has failed is not asked again."""
+        """Run an action of a peer; returns whether it succeeded. A peer that has failed is not
+        asked again."""
         if peer not in self.peers:
             return False
         try:

@@ -21,12 +21,12 @@ class Londiste:
 
     @staticmethod
     def missing() -> str:
-        """Its two programs."""
+        """Check for its two programs."""
         lacking = [p for p in ("/usr/bin/londiste", "/usr/bin/pgqd") if shutil.which(p) is None]
         return f"not installed: {', '.join(lacking)}" if lacking else ""
 
     def prepare(self) -> None:
-        """Nodes, tables, ticker, workers."""
+        """Create nodes and tables, and start ticker and workers."""
         ground = self.ground
         ground.database(self.name)
         self.set_up({"bench": TABLES})
@@ -35,7 +35,7 @@ class Londiste:
         ground.seen(self.name, ground.mark(self.name), 120)
 
     def set_up(self, parts: Mapping[str, Sequence[str]]) -> None:
-        """Nodes, tables on the provider, ticker, workers."""
+        """Create nodes with tables on the provider, and start ticker and workers."""
         ground, base = self.ground, self.ground.lab.base
         for side in ("root", "leaf"):
             with ground.open(side, self.name) as db:
@@ -64,23 +64,23 @@ class Londiste:
             self._run("root", "add-table", *tables)
 
     def start(self) -> None:
-        """The leaf's worker."""
+        """Start the leaf's worker."""
         self._run("leaf", "-d", "worker")
 
     def stop(self) -> None:
-        """It ends, and is waited for."""
+        """Stop the leaf's worker and wait for its end."""
         pidfile = self.ground.lab.base / "pid" / "up_leaf.pid"
         self._run("leaf", "-s")
         self.ground.lab.wait(lambda: not pidfile.exists(), "upstream's worker to stop", 60.0)
 
     @contextmanager
     def down(self) -> Iterator[None]:
-        """A paused node."""
+        """Pause the node."""
         self._pause(True)
         yield
 
     def up(self) -> None:
-        """Resumed."""
+        """Resume the node."""
         self._pause(False)
 
     def _pause(self, on: bool) -> None:
@@ -88,22 +88,22 @@ class Londiste:
             db.execute(f"select pgq_node.set_consumer_paused('{QUEUE}', 'up_leaf', {on})")
 
     def subscribe(self, part: str, tables: Sequence[str]) -> None:
-        """add-table on the leaf."""
+        """Run add-table on the leaf."""
         self._run("leaf", "add-table", *tables)
 
     def state(self, part: str, tables: Sequence[str]) -> CopyState:
-        """By its own table."""
+        """Read the states from its own table."""
         return copy_state(self.ground, self.name, tables)
 
     def unsubscribe(self, part: str, tables: Sequence[str]) -> None:
-        """remove-table on the leaf."""
+        """Run remove-table on the leaf."""
         self._run("leaf", "remove-table", *tables)
 
     def _run(self, side: str, *args: str) -> None:
         run(["/usr/bin/londiste", str(self.ground.lab.base / f"up_{side}.ini"), *args])
 
     def close(self) -> None:
-        """Its daemons end."""
+        """Stop its daemons."""
         base = self.ground.lab.base
         for side in ("leaf", "root"):
             subprocess.run(["/usr/bin/londiste", str(base / f"up_{side}.ini"), "-s"], check=False)

@@ -18,7 +18,7 @@ class Native:
 
     @staticmethod
     def missing() -> str:
-        """Never."""
+        """Return nothing: it is part of PostgreSQL."""
         return ""
 
     def prepare(self) -> None:
@@ -31,12 +31,12 @@ class Native:
 
     @contextmanager
     def down(self) -> Iterator[None]:
-        """A disabled subscription."""
+        """Disable the subscription."""
         self._alter("disable")
         yield
 
     def up(self) -> None:
-        """Enabled again."""
+        """Enable the subscription."""
         self._alter("enable")
 
     def _alter(self, word: str) -> None:
@@ -44,13 +44,13 @@ class Native:
             db.execute(f"alter subscription bench {word}")
 
     def set_up(self, parts: Mapping[str, Sequence[str]]) -> None:
-        """A publication for each part."""
+        """Create a publication for each part."""
         with self.ground.open("root", self.name) as db:
             for part, tables in parts.items():
                 db.execute(f"create publication {part} for table {', '.join(tables)}")
 
     def subscribe(self, part: str, tables: Sequence[str]) -> None:
-        """A subscription, which copies."""
+        """Create a subscription, which copies."""
         self._subscribe(part, copy=True)
 
     def _subscribe(self, part: str, copy: bool) -> None:
@@ -62,7 +62,8 @@ class Native:
             )
 
     def state(self, part: str, tables: Sequence[str]) -> CopyState:
-        """`f` is copied, `s` in step, `r` taken over by the subscription's own worker."""
+        """Read the states: `f` is copied, `s` in step, `r` taken over by the subscription's own
+        worker."""
         text = (
             "select srsubstate::text from pg_subscription_rel r"
             f" join pg_subscription s on s.oid = r.srsubid where s.subname = '{part}'"
@@ -74,7 +75,7 @@ class Native:
         return "loaded" if states <= {"f", "s", "r"} else "copying"
 
     def unsubscribe(self, part: str, tables: Sequence[str]) -> None:
-        """The subscription and its slot go."""
+        """Drop the subscription and its slot."""
         with self.ground.open("leaf", self.name) as db:
             db.execute(f"drop subscription {part}")
 

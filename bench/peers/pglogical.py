@@ -24,7 +24,7 @@ class Pglogical:
 
     @property
     def needs(self) -> dict[str, str]:
-        """Loaded at the start; some servers also want to be told which decoders to trust."""
+        """Return its settings: the library, and on some servers the list of trusted decoders."""
         found = {"shared_preload_libraries": "pglogical"}
         postgres = available("debian")[MAJOR].path("postgres")
         if TRUST in run([postgres, "--describe-config"]):
@@ -33,7 +33,7 @@ class Pglogical:
 
     @staticmethod
     def missing() -> str:
-        """The extension."""
+        """Check for the extension."""
         control = Path(f"/usr/share/postgresql/{MAJOR}/extension/pglogical.control")
         return "" if control.exists() else f"not installed: postgresql-{MAJOR}-pglogical"
 
@@ -48,12 +48,12 @@ class Pglogical:
 
     @contextmanager
     def down(self) -> Iterator[None]:
-        """A disabled subscription."""
+        """Disable the subscription."""
         self._leaf("select pglogical.alter_subscription_disable('bench', true)")
         yield
 
     def up(self) -> None:
-        """Enabled again."""
+        """Enable the subscription."""
         self._leaf("select pglogical.alter_subscription_enable('bench', true)")
 
     def _leaf(self, text: str) -> None:
@@ -61,7 +61,7 @@ class Pglogical:
             db.execute(text)
 
     def set_up(self, parts: Mapping[str, Sequence[str]]) -> None:
-        """Nodes, and a replication set for each part."""
+        """Create nodes, and a replication set for each part."""
         for side in ("root", "leaf"):
             with self.ground.open(side, self.name) as db:
                 db.execute("create extension pglogical")
@@ -76,7 +76,7 @@ class Pglogical:
                     )
 
     def subscribe(self, part: str, tables: Sequence[str]) -> None:
-        """A subscription, which copies."""
+        """Create a subscription, which copies."""
         self._subscribe(part, copy=True)
 
     def _subscribe(self, part: str, copy: bool) -> None:
@@ -87,13 +87,13 @@ class Pglogical:
         )
 
     def state(self, part: str, tables: Sequence[str]) -> CopyState:
-        """Its own word; it has none for rows that are there before it follows."""
+        """Read its own status; it has none for rows that are there before it follows."""
         text = f"select status from pglogical.show_subscription_status('{part}')"
         with self.ground.open("leaf", self.name) as db:
             return "ready" if db.value(text) == "replicating" else "copying"
 
     def unsubscribe(self, part: str, tables: Sequence[str]) -> None:
-        """The subscription and its slot go."""
+        """Drop the subscription and its slot."""
         self._leaf(f"select pglogical.drop_subscription('{part}')")
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ class Pipe:
         """Nothing."""
 
     def subscribe(self, part: str, tables: Sequence[str]) -> None:
-        """The whole copy."""
+        """Copy all tables and wait."""
         psql = self.ground.lab.servers["root"].binaries.path("psql")
         for table in tables:
             ends = []

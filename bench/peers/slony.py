@@ -26,7 +26,7 @@ class Slony:
 
     @staticmethod
     def missing() -> str:
-        """Programs and the server's part."""
+        """Check for its programs and its server part."""
         lacking = [p for p in ("slon", "slonik") if shutil.which(p) is None]
         if not list(Path(f"/usr/lib/postgresql/{MAJOR}/lib").glob("slony1_funcs*.so")):
             lacking.append(f"postgresql-{MAJOR}-slony1-2")
@@ -43,16 +43,16 @@ class Slony:
 
     @contextmanager
     def down(self) -> Iterator[None]:
-        """It has no pause: the leaf's daemon rests."""
+        """Stop the leaf's daemon: Slony has no pause."""
         self._stop("leaf")
         yield
 
     def up(self) -> None:
-        """And is started again, within the time that is measured."""
+        """Start the daemon again, within the measured time."""
         self._start("leaf")
 
     def set_up(self, parts: Mapping[str, Sequence[str]]) -> None:
-        """Nodes, paths, a set for each part, daemons."""
+        """Create nodes, paths and a set for each part, and start the daemons."""
         lines = [
             "init cluster (id = 1, comment = 'root');",
             "store node (id = 2, comment = 'leaf', event node = 1);",
@@ -74,7 +74,7 @@ class Slony:
             self._start(side)
 
     def subscribe(self, part: str, tables: Sequence[str]) -> None:
-        """subscribe set, which copies."""
+        """Run `subscribe set`, which copies."""
         self._subscribe(part, "omit copy = false")
 
     def _subscribe(self, part: str, how: str) -> None:
@@ -84,7 +84,7 @@ class Slony:
         )
 
     def state(self, part: str, tables: Sequence[str]) -> CopyState:
-        """The leaf's own row of the subscription."""
+        """Read the leaf's own row of the subscription."""
         text = (
             "select coalesce(bool_or(sub_active), false) from _bench.sl_subscribe"
             f" where sub_set = {self.sets[part]} and sub_receiver = 2"
@@ -93,7 +93,7 @@ class Slony:
             return "ready" if db.value(text) else "copying"
 
     def unsubscribe(self, part: str, tables: Sequence[str]) -> None:
-        """unsubscribe set, and both sides know."""
+        """Run `unsubscribe set` and wait until both sides know."""
         self._slonik(f"unsubscribe set (id = {self.sets[part]}, receiver = 2);")
         text = f"select count(*) from _bench.sl_subscribe where sub_set = {self.sets[part]}"
 
@@ -128,6 +128,6 @@ class Slony:
         daemon.wait(60)
 
     def close(self) -> None:
-        """Its daemons end."""
+        """Stop its daemons."""
         for side in list(self.daemons):
             self._stop(side)

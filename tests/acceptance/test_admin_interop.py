@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,11 +10,11 @@ import pytest
 
 from tests.fixtures.pg import Servers
 from tests.fixtures.wants import wanting
+from tests.labs.upstream import LONDISTE
 from vedur import db as vdb
 from vedur.demo.lab import program
 
-UPSTREAM = shutil.which("londiste") or ""
-pytestmark = pytest.mark.skipif(not UPSTREAM, reason=wanting("upstream's londiste"))
+pytestmark = pytest.mark.skipif(not LONDISTE, reason=wanting("upstream's londiste"))
 
 TABLES = "create schema s; create table s.a (id serial primary key, t text)"
 
@@ -35,7 +34,7 @@ class Pair:
                 self.inis[name, section] = str(path)
 
     def theirs(self, node: str, *args: str) -> str:
-        return self._run([UPSTREAM, self.inis[node, "londiste"], *args])
+        return self._run([LONDISTE, self.inis[node, "londiste"], *args])
 
     def ours(self, node: str, *args: str) -> str:
         return self._run([program("londiste3"), self.inis[node, "londiste3"], *args])

@@ -25,7 +25,14 @@ PAGES = ROOT / "docs" / "how-to"
 
 @pytest.mark.parametrize(
     "name,commands",
-    [("first-pair", 15), ("upgrade", 25), ("subset", 15), ("repair", 15), ("change-tables", 25)],
+    [
+        ("first-pair", 15),
+        ("upgrade", 25),
+        ("subset", 15),
+        ("repair", 15),
+        ("change-tables", 25),
+        ("cascade", 40),
+    ],
 )
 def test_page(name: str, commands: int, servers: Servers, tmp_path: Path) -> None:
     versions = min(VERSIONS), max(VERSIONS)
@@ -104,6 +111,6 @@ def follow(page: Path, versions: tuple[int, int], servers: Servers, tmp_path: Pa
 
 def _kill(place: Path) -> None:
     for ini in place.glob("*.ini"):
-        tool = "pgqd" if ini.name == "pgqd.ini" else "londiste3"
+        tool = "pgqd" if ini.name.startswith("pgqd") else "londiste3"
         command = [Path(sys.executable).with_name(tool), "-k", ini.name]
         subprocess.run(command, cwd=place, check=False, capture_output=True)

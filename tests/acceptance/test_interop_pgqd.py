@@ -6,43 +6,19 @@ as they are; where they are missing the tests skip.
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures.pg import Servers, TestServer
 from tests.fixtures.wait import until
-from tests.fixtures.wants import wanting
+from tests.labs.upstream import C_PGQD, Collector, require_c_ticker, ticking
 from vedur.clock import SYSTEM
 from vedur.db import Database
 
-C_PGQD = "/usr/bin/pgqd"
-SYSTEM_PYTHON = "/usr/bin/python3"
 OUR_PGQD = [sys.executable, "-m", "vedur.cli.pgqd"]
 QUEUE = "shop.orders"
-
-#: A consumer as upstream's manual has it: collects events, puts one off when it first sees it.
-CONSUMER = """
-import json, sys
-import pgq
-
-class Collector(pgq.Consumer):
-    def process_event(self, db, event):
-        if event.ev_data == "later" and not event.ev_retry:
-            event.tag_retry(0)
-            print(json.dumps(["put off", event.ev_type, event.ev_data]), flush=True)
-            return
-        print(json.dumps(["got", event.ev_type, event.ev_data, event.ev_extra1]), flush=True)
-        event.tag_done()
-
-Collector("collector", "db", sys.argv[1:]).start()
-"""
 
 
 def make_queue(db: Database) -> Database:
@@ -51,26 +27,6 @@ def make_queue(db: Database) -> Database:
     db.call("pgq.set_queue_config", QUEUE, "ticker_max_lag", "0")
     db.call("pgq.set_queue_config", QUEUE, "ticker_idle_period", "0.1")
     return db
-
-
-@contextmanager
-def ticking(command: list[str], directory: Path, db: Database, port: int) -> Iterator[None]:
-    """A ticker in the foreground, ended by SIGINT."""
-    ini = directory / "pgqd.ini"
-    ini.write_text(
-        f"[pgqd]\nbase_connstr = host=127.0.0.1 port={port} user=postgres\n"
-        f"database_list = {db.value('select current_database()')}\nsyslog = 0\n"
-        f"logfile = {directory}/pgqd.log\npidfile = {directory}/pgqd.pid\n"
-        "ticker_period = 0.1\nretry_period = 0.2\nmaint_period = 0.2\ncheck_period = 1\n"
-    )
-    process = subprocess.Popen([*command, "-q", str(ini)])
-    try:
-        yield
-        assert process.poll() is None, (directory / "pgqd.log").read_text()
-    finally:
-        process.send_signal(2)
-        process.wait(15)
-    assert "ERROR" not in (directory / "pgqd.log").read_text()
 
 
 def read_batch(db: Database) -> list[str]:
@@ -121,61 +77,29 @@ def ticks_retries_and_rotates(db: Database) -> None:
 
 
 def test_the_c_ticker_serves_our_queues(pg_server: TestServer, make_db_on, tmp_path: Path) -> None:
-    if not shutil.which(C_PGQD):
-        pytest.skip(wanting("upstream's pgqd"))
+    require_c_ticker()
     db = make_queue(make_db_on(pg_server))
-    with ticking([C_PGQD], tmp_path, db, pg_server.port):
+    with ticking([C_PGQD], tmp_path, pg_server.port, [db]):
         ticks_retries_and_rotates(db)
     assert "pgq version ok: 3." in (tmp_path / "pgqd.log").read_text()
 
 
 def test_our_ticker_serves_our_queues(pg_server: TestServer, make_db_on, tmp_path: Path) -> None:
     db = make_queue(make_db_on(pg_server))
-    with ticking(OUR_PGQD, tmp_path, db, pg_server.port):
+    with ticking(OUR_PGQD, tmp_path, pg_server.port, [db]):
         ticks_retries_and_rotates(db)
 
 
 def test_our_ticker_serves_upstream_queues(servers: Servers, make_db_on, tmp_path: Path) -> None:
     server = servers.get(15)
     db = make_queue(make_db_on(server, "upstream"))
-    with ticking(OUR_PGQD, tmp_path, db, server.port):
+    with ticking(OUR_PGQD, tmp_path, server.port, [db]):
         ticks_retries_and_rotates(db)
 
 
-def has_python_pgq() -> bool:
-    if not Path(SYSTEM_PYTHON).exists():
-        return False
-    done = subprocess.run([SYSTEM_PYTHON, "-c", "import pgq, psycopg2"], capture_output=True)
-    return done.returncode == 0
-
-
 @pytest.fixture
-def consumer(tmp_path: Path) -> Callable[[Database], Iterator[list[list[str]]]]:
-    """Runs upstream's consumer over everything there is and gives its reports."""
-    if not has_python_pgq():
-        pytest.skip(wanting("python3-pgq"))
-    script = tmp_path / "collector.py"
-    script.write_text(CONSUMER)
-
-    def run(db: Database, *switches: str) -> list[list[str]]:
-        ini = tmp_path / "collector.ini"
-        # loop_delay = 0: end when there is nothing to do.
-        ini.write_text(
-            f"[collector]\njob_name = collector\ndb = {db.connstr}\nqueue_name = {QUEUE}\n"
-            f"loop_delay = 0\nlogfile = {tmp_path}/collector.log\npidfile =\n"
-        )
-        done = subprocess.run(
-            [SYSTEM_PYTHON, str(script), "-q", *switches, str(ini)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env={"PATH": "/usr/bin:/bin"},
-        )
-        assert done.returncode == 0, done.stderr
-        assert "ERROR" not in done.stderr
-        return [json.loads(line) for line in done.stdout.splitlines()]
-
-    return run
+def consumer(tmp_path: Path) -> Collector:
+    return Collector(tmp_path, QUEUE)
 
 
 def test_upstream_consumer_reads_our_queue(
@@ -188,7 +112,7 @@ def test_upstream_consumer_reads_our_queue(
         "create trigger capture after insert or update or delete on t "
         f"for each row execute function pgq.logutriga('{QUEUE}')"
     )
-    with ticking(OUR_PGQD, tmp_path, db, pg_server.port):
+    with ticking(OUR_PGQD, tmp_path, pg_server.port, [db]):
         db.execute("insert into t values (1, 'a b'); update t set v = null; delete from t")
         db.call("pgq.insert_event", QUEUE, "plain", "later")
         got: list[list[str]] = []
@@ -212,11 +136,10 @@ def test_upstream_consumer_reads_our_queue(
 def test_upstream_consumer_under_the_c_ticker(
     pg_server: TestServer, make_db_on, consumer, tmp_path: Path
 ) -> None:
-    if not shutil.which(C_PGQD):
-        pytest.skip(wanting("upstream's pgqd"))
+    require_c_ticker()
     db = make_queue(make_db_on(pg_server))
     consumer(db, "--register")
-    with ticking([C_PGQD], tmp_path, db, pg_server.port):
+    with ticking([C_PGQD], tmp_path, pg_server.port, [db]):
         for number in range(700):
             db.call("pgq.insert_event", QUEUE, "n", str(number))
         got: list[list[str]] = []

@@ -292,7 +292,7 @@ def test_an_unexpected_error_at_the_start_reaches_the_starter(ticker: Ticker) ->
     code = (
         "import sys\n"
         "from vedur.cli import pgqd\n"
-        "from vedur.queue.ticker_service import TickerService\n"
+        "from vedur.ticker.service import TickerService\n"
         "def start(self): raise RuntimeError('no threads left')\n"
         "TickerService.start = start\n"
         "sys.exit(pgqd.main(sys.argv[1:]))\n"

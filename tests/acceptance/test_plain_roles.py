@@ -105,7 +105,7 @@ def test_the_owner_of_the_databases_is_enough(lab: Lab, tmp_path: Path) -> None:
 
 def test_a_worker_with_less(lab: Lab) -> None:
     """A superuser installs and makes the nodes; the leaf's worker has the rights of the table."""
-    provider, subscriber = blocks("A worker with less")
+    provider, subscriber = blocks("A worker with fewer rights")
     dba = {side: lab.servers[side].connstr("shop") for side in ("root", "leaf")}
     work = {side: lab.servers[side].connstr("shop", "worker") for side in ("root", "leaf")}
     for side in ("root", "leaf"):

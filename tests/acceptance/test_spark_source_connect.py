@@ -14,7 +14,7 @@ import pytest
 from tests.fixtures.pg import TestServer
 from tests.fixtures.wants import wanting
 from vedur import db as vdb
-from vedur.pipeline.javastart import QUICK
+from vedur.pipeline.spark.java_start import QUICK
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(400)]
 

@@ -23,7 +23,7 @@ CHANGING = [
     (re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{3} \d+ ", re.M), "TIME PID "),
     (re.compile(r"checksum=-?\d+"), "checksum=SUM"),
     (re.compile(r"Starting pgqd \S+"), "Starting pgqd VERSION"),
-    (re.compile(r"Lag: \S+, Tick: \d+"), "Lag: LAG, Tick: TICK"),
+    (re.compile(r"Lag: \S+(?: \(\S+ behind \S+\))?, Tick: \d+"), "Lag: LAG, Tick: TICK"),
     (re.compile(r"(srcdb|dstdb): (?!20000 |999 |0 )\d+ rows"), r"\1: N rows"),
     (re.compile(r"^TIME PID INFO .*: \d+ of \d+ parts.*\n", re.M), ""),  # of slow machines
     # of a pg_dump that is older than the minor release of the server

@@ -9,7 +9,7 @@ import pytest
 
 import vedur
 from vedur import db as vdb
-from vedur.sql import SCHEMAS, schema_files
+from vedur.sql import SCHEMAS, query, schema_files
 
 ROOT = Path(vedur.__file__).parent / "sql"
 CREATED = re.compile(r"create\s+(?:or\s+replace\s+)?function\s+([a-z_]+\.[a-z0-9_]+)", re.I)
@@ -85,3 +85,14 @@ def test_every_function_says_what_it_does(db: vdb.Database) -> None:
         [list(SCHEMAS)],
     )
     assert silent == []
+
+
+def test_a_tables_key_is_chosen_by_one_rule() -> None:
+    """By the installed function, and by a statement for databases that may not have it."""
+
+    def rule(text: str) -> str:
+        words = " ".join(re.sub(r"\bas k \(", "k(", text).split())
+        return words[words.index("and i.indisunique") : words.index("limit 1")]
+
+    (function,) = (f for f in schema_files("londiste") if f.path.endswith("londiste.table_key.sql"))
+    assert rule(function.text) == rule(query("catalog", "table_keys"))

@@ -47,7 +47,7 @@ def test_the_summary_counts_and_names_the_command() -> None:
 def test_a_run_without_a_thing_ends_with_that_summary() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "zsh",
-         "tests/unit/test_completion.py"],
+         "tests/unit/cli/test_completion.py"],
         cwd=ROOT, env={**os.environ, "PATH": str(Path(sys.executable).parent)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip

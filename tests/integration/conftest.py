@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tests.integration.copy_lab import quick_lab
-from tests.oracle.leaf import make_leaf
-from tests.oracle.quick import without_spark
+from tests.labs.chain import make_chain
+from tests.labs.first_copy import quick_lab
+from tests.labs.in_process import without_spark
+from tests.labs.leaf import make_leaf
+from tests.labs.mixed import make_mixed
 
-__all__ = ["make_leaf", "quick_lab", "without_spark"]
+__all__ = ["make_chain", "make_leaf", "make_mixed", "quick_lab", "without_spark"]

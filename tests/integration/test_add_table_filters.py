@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.test_ops_admin import Lab, kind, lab  # noqa: F401
-from vedur.catalog.structure import read_structure
 from vedur.errors import UsageError
 from vedur.names import parse_name
 from vedur.ops import check as check_op
 from vedur.ops import show
 from vedur.ops.add_table import AddTable, add_table
+from vedur.tables.structure import read_structure
 
 WIDE = """
 create table s.w (id int primary key, a text not null, secret text, n int default 5,

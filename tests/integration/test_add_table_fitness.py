@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.copy_lab import Lab as CopyLab
 from tests.integration.test_ops_admin import QUEUE, Lab, lab
-from tests.oracle.leaf import Leaf
-from tests.oracle.quick import quick_leaf
+from tests.labs.first_copy import Lab as CopyLab
+from tests.labs.in_process import quick_leaf
+from tests.labs.leaf import Leaf
 from vedur.cli.main import main
 from vedur.errors import StateError, UsageError
 from vedur.ops import show

@@ -9,18 +9,18 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.oracle.leaf import Leaf
-from tests.oracle.pair import Pair
-from tests.oracle.quick import run_here
+from tests.labs.in_process import run_here
+from tests.labs.leaf import Leaf
+from tests.labs.pair import Pair
 from vedur import db as vdb
 from vedur.change.copytext import readable
 from vedur.config import LondisteSettings
 from vedur.errors import StateError
 from vedur.node.info import NodeType
 from vedur.ops.create_node import NewNode, create_node
-from vedur.ops.doctor_server import check_server
+from vedur.ops.doctor.server import check_server
 from vedur.ops.session import Session
-from vedur.pipeline import replay
+from vedur.pipeline.replay import stage as replay
 
 DDL = "create table {} (id int primary key, v text)"
 
@@ -41,7 +41,7 @@ def test_the_event_is_named_and_its_policy_holds(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(replay, "run_job", run_here)
+    monkeypatch.setattr(replay, "run_tasks", run_here)
     leaf = Leaf(Pair.make(ascii_root, make_db_on(newest)), None)
     app = psycopg.connect(ascii_root.connstr, autocommit=True)
     app.execute("set client_encoding = 'SQL_ASCII'")

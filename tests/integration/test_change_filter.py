@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.integration.compare_lab import Lab, make_lab  # noqa: F401
 from tests.integration.test_compare import USERS, WRITERS, ready
-from tests.oracle.leaf import Leaf, make_leaf  # noqa: F401
-from tests.oracle.pair import QUEUE, call
+from tests.labs.compare import Lab, make_lab  # noqa: F401
+from tests.labs.leaf import Leaf, make_leaf  # noqa: F401
+from tests.labs.pair import QUEUE, call
 from vedur import failpoint
-from vedur.catalog.attrs import decode_attrs, encode_attrs
+from vedur.change.attrs import decode_attrs, encode_attrs
 from vedur.clock import SYSTEM
 from vedur.errors import StateError, UsageError
 from vedur.ops.change_filter import ChangeFilter, FilterChange, change_filter

@@ -10,15 +10,17 @@ from typing import Any
 
 import pytest
 
-from tests.integration.compare_lab import Lab, make_lab  # noqa: F401
-from tests.oracle.pair import QUEUE, WORKER
-from vedur.change.table import Snapshot
+from tests.labs.compare import Lab, make_lab  # noqa: F401
+from tests.labs.pair import QUEUE, WORKER
+from vedur.change.snapshot import Snapshot
 from vedur.clock import SYSTEM
 from vedur.db import Database, connect
 from vedur.errors import DatabaseError, StateError
-from vedur.ops.compare import CompareOptions, compare, custom_sql
-from vedur.ops.moment import LAGGING, Nodes, meet
+from vedur.node.endpoint import Endpoint
+from vedur.node.moment import LAGGING, Nodes, meet
+from vedur.ops.compare import CompareOptions, compare
 from vedur.ops.repair import RepairOptions, repair
+from vedur.pipeline.compare import custom_sql
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -184,7 +186,9 @@ def test_placeholders_of_an_own_statement() -> None:
 
 def nodes(lab: Lab, **more: Any) -> Nodes:
     more.setdefault("max_wait", 600.0)  # a busy machine is no failure
-    return Nodes(lab.root.connstr, lab.leaf.connstr, QUEUE, WORKER, SYSTEM, **more)
+    return Nodes(
+        Endpoint(lab.root.connstr), Endpoint(lab.leaf.connstr), QUEUE, WORKER, SYSTEM, **more
+    )
 
 
 def test_a_worker_that_does_not_come_is_told_of_and_given_up(

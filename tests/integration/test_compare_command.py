@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.compare_lab import Lab, make_lab  # noqa: F401
 from tests.integration.test_compare import ready
-from tests.oracle.pair import QUEUE
-from vedur.pipeline.compare import Lender, socket_path
+from tests.labs.compare import Lab, make_lab  # noqa: F401
+from tests.labs.pair import QUEUE
+from vedur.pipeline.compare import SessionServer, socket_path
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -69,9 +69,9 @@ def test_compare_and_repair(make_lab: MakeLab, tmp_path: Path) -> None:  # noqa:
     (table,) = json.loads(done.stdout)
     assert (table["inserts"], table["updates"], table["deletes"]) == (1, 1, 0)
     # A worker that runs beside it lends its session: the command needs no Java of its own.
-    lender = Lender(lab.spark, socket_path(f"{tmp_path}/leaf.pid"), lambda: 4)
+    server = SessionServer(lab.spark, socket_path(f"{tmp_path}/leaf.pid"), lambda: 4)
     done = command(ini, "compare", "--json", JAVA_HOME="/nowhere", PATH="/nowhere")
-    lender.stop()
+    server.stop()
     assert done.returncode == 0, done.stderr
     (table,) = json.loads(done.stdout)
     assert table["match"] and table["status"] == "equal"

@@ -21,6 +21,7 @@ from vedur.pipeline.compare import (
     make_pair,
 )
 from vedur.pipeline.compare.plan import slices
+from vedur.tables.mapping import TableMap
 
 MakeDbOn = Callable[..., vdb.Database]
 
@@ -89,7 +90,7 @@ def look(spark: Any, pair: Pair, two: tuple[vdb.Database, vdb.Database]) -> Diff
 def test_equal_tables_are_equal_on_different_servers(spark: Any, two: Any) -> None:
     fill(two, 3000)
     two[0].execute("set timezone = 'Asia/Tokyo'")
-    pair = make_pair(*two, "account", "account")
+    pair = make_pair(*two, TableMap("account", "account"))
     with moments(pair, *two) as at:
         left, right = checksum(spark, at)
     assert left == right
@@ -164,7 +165,7 @@ def kinds(found: Differences) -> set[tuple[str, int, tuple[str, ...]]]:
 
 def test_each_kind_of_difference_is_found_exactly(spark: Any, two: Any) -> None:
     fill(two, 500)
-    pair = make_pair(*two, "account", "account")
+    pair = make_pair(*two, TableMap("account", "account"))
     assert look(spark, pair, two) is None
     for name, (plant, expected) in PLANTED.items():
         two[1].execute(plant)
@@ -183,7 +184,7 @@ def test_all_kinds_at_once_in_many_slices_and_buckets(
 ) -> None:
     fill(two, 40_000)
     monkeypatch.setattr("vedur.pipeline.compare.plan.SLICE_PAGES", 200)
-    pair = make_pair(*two, "account", "account")
+    pair = make_pair(*two, TableMap("account", "account"))
     assert len(slices(pair.source)) > 4
     assert look(spark, pair, two) is None
     expected = set()
@@ -203,7 +204,7 @@ def test_physical_order_and_dead_rows_do_not_matter(spark: Any, two: Any) -> Non
     two[1].execute("delete from account where id % 2 = 0")
     two[1].execute("insert into account select * from account where false")
     two[1].commit()
-    pair = make_pair(*two, "account", "account", condition="id % 2 = 1 -- odd")
+    pair = make_pair(*two, TableMap("account", "account", condition="id % 2 = 1 -- odd"))
     assert look(spark, pair, two) is None
 
 
@@ -211,7 +212,7 @@ def test_a_table_that_differs_everywhere_is_counted_and_shown_in_part(spark: Any
     fill(two, 30_000)
     two[1].execute("update account set note = 'x'")
     two[1].commit()
-    pair = make_pair(*two, "account", "account")
+    pair = make_pair(*two, TableMap("account", "account"))
     found = look(spark, pair, two)
     assert found is not None
     assert found.different == 30_000
@@ -244,7 +245,7 @@ def test_other_names_types_columns_and_partitions(spark: Any, two: Any) -> None:
     )
     source.commit()
     target.commit()
-    pair = make_pair(source, target, "item", "other.thing", condition="id < 500")
+    pair = make_pair(source, target, TableMap("item", "other.thing", condition="id < 500"))
     assert set(pair.ignored) == {"secret", "mine"}
     assert look(spark, pair, two) is None
     target.execute("update other.thing set price = 7.77 where id = 3")
@@ -264,7 +265,7 @@ def test_repeated_rows_without_a_key(spark: Any, two: Any) -> None:
         db.execute("insert into heap select 1, 'x' from generate_series(1, 4)")
         db.execute("insert into heap values (2, null)")
     two[1].execute("insert into heap values (1, 'x'), (3, '')")
-    pair = make_pair(*two, "heap", "heap")
+    pair = make_pair(*two, TableMap("heap", "heap"))
     found = look(spark, pair, two)
     assert found is not None
     assert [(r.kind, r.key) for r in found.rows] == [
@@ -285,7 +286,7 @@ def test_other_encoding(spark: Any, oldest: Any, newest: Any) -> None:
         for db in (source, target):
             db.execute("create table words (id int primary key, word text)")
             db.execute("insert into words values (1, 'gr\u00fc\u00dfe'), (2, '\u00e9t\u00e9\\n')")
-        pair = make_pair(source, target, "words", "words")
+        pair = make_pair(source, target, TableMap("words", "words"))
         assert look(spark, pair, (source, target)) is None
         target.execute("update words set word = 'gr\u00fc\u00dfE' where id = 1")
         found = look(spark, pair, (source, target))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.integration.compare_lab import Lab, make_lab  # noqa: F401
+from tests.labs.compare import Lab, make_lab  # noqa: F401
 from vedur.ops.compare import CompareOptions, compare
 from vedur.ops.repair import RepairOptions, repair
 

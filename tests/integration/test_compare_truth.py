@@ -11,18 +11,19 @@ from typing import Any
 import pytest
 
 import vedur.sql
-from tests.integration.compare_lab import Lab as CompareLab
-from tests.integration.compare_lab import make_lab  # noqa: F401
-from tests.integration.copy_lab import Lab
-from tests.oracle.pair import QUEUE, call
+from tests.labs.compare import Lab as CompareLab
+from tests.labs.compare import make_lab  # noqa: F401
+from tests.labs.first_copy import Lab
+from tests.labs.pair import QUEUE, call
 from vedur import db as vdb
 from vedur.config import LondisteSettings
 from vedur.errors import StateError
 from vedur.names import quote_ident
-from vedur.ops import quarantine_replay
 from vedur.ops.change_filter import ChangeFilter, change_filter
-from vedur.ops.compare import CompareOptions, CompareResult, Status, compare
-from vedur.ops.quarantine import Choice
+from vedur.ops.compare import CompareOptions, compare
+from vedur.ops.compare_result import CompareResult, Status
+from vedur.ops.quarantine import replay as quarantine_replay
+from vedur.ops.quarantine.entries import Choice
 from vedur.ops.repair import RepairOptions, repair
 from vedur.ops.resync import resync
 from vedur.ops.session import Session

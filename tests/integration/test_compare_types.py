@@ -12,12 +12,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.integration.copy_lab import Lab
-from tests.oracle.pair import QUEUE, call
+from tests.labs.first_copy import Lab
+from tests.labs.pair import QUEUE, call
 from vedur import db as vdb
 from vedur.names import quote_ident
 from vedur.pipeline.compare.plan import make_pair
 from vedur.sql import query
+from vedur.tables.mapping import TableMap
 
 TYPES = """
 create type mood as enum ('sad', 'it''s ok');
@@ -177,7 +178,7 @@ def test_other_types_here(odd_lab: Lab) -> None:
     app.close()
     wrong = []
     for table in ("j", "u"):
-        pair = make_pair(lab.root, lab.leaf, f"public.{table}", f"public.{table}")
+        pair = make_pair(lab.root, lab.leaf, TableMap(f"public.{table}", f"public.{table}"))
         here, there = texts(lab.root, pair.source), texts(lab.leaf, pair.target)
         assert len(there) == 2 * count
         assert here.keys() == there.keys()

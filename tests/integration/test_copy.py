@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.copy_lab import DEADLINE, Lab
+from tests.labs.first_copy import DEADLINE, Lab
 from vedur import db as vdb
-from vedur.worker.copying_steps import Step
+from vedur.worker.first_copy.steps import Step
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -354,7 +354,7 @@ def test_remove_table_during_a_copy(lab: Lab) -> None:
     assert waiting.wait(120)
     lab.leaf.execute("select * from londiste.local_remove_table('q', 'public.t')")
     go_on.set()
-    lab.wait_until(lambda: lab.copying is not None and not lab.copying.busy)
+    lab.wait_until(lambda: lab.copying is not None and not lab.copies())
     lab.wait_until(lambda: lab.debris() == [])
     assert lab.structure("t") == before
     assert lab.leaf.value("select count(*) from t") == 0
@@ -423,6 +423,6 @@ def test_more_copies_at_a_time_take_effect_among_tables_of_a_group(lab: Lab) -> 
     finally:
         go_on.set()
     lab.wait_ok()
-    assert copying._loading == 0
+    assert copying._groups.lanes == 0
     for name in names:
         lab.same(name)

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from tests.integration.copy_lab import Lab
 from tests.integration.test_copy import lab  # noqa: F401
+from tests.labs.first_copy import Lab
 from vedur import db as vdb
-from vedur.catalog.attrs import encode_attrs
+from vedur.change.attrs import encode_attrs
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.integration.copy_lab import Lab
+from tests.labs.first_copy import Lab
 from vedur import db as vdb
 from vedur.errors import ConnectError
 from vedur.pipeline.copy import SparkLoader
-from vedur.worker.copying_steps import Step
+from vedur.worker.first_copy.steps import Step
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 

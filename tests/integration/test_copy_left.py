@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.integration.copy_lab import Lab
 from tests.integration.test_copy_crash import Dies
+from tests.labs.first_copy import Lab
 from vedur import db as vdb
-from vedur.change.table import Replica
-from vedur.pipeline.stage.tables import stage_prefix
-from vedur.worker.copying_catch_up import CatchUp
-from vedur.worker.copying_steps import Step
+from vedur.pipeline.replay.staging_tables import stage_prefix
+from vedur.tables.mapping import TableMap
+from vedur.worker.first_copy.catch_up import CatchUp
+from vedur.worker.first_copy.steps import Step
 
 pytestmark = [pytest.mark.spark]
 
@@ -34,10 +34,10 @@ def lab(
     made.close()
 
 
-def test_other_tables_go_on_without_a_copy_that_fails_at_the_meeting(
+def test_other_tables_go_on_without_a_copy_that_fails_at_the_hand_over(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = CatchUp._meet
+    real = CatchUp._hand_over
     broken, met = threading.Event(), threading.Event()
     broken.set()
 
@@ -47,13 +47,13 @@ def test_other_tables_go_on_without_a_copy_that_fails_at_the_meeting(
             raise RuntimeError("cannot come")
         return real(self, *args)
 
-    monkeypatch.setattr(CatchUp, "_meet", meet)
+    monkeypatch.setattr(CatchUp, "_hand_over", meet)
     lab.retry_sleep = 3600
     lab.add("public.other")
     lab.start()
     lab.wait_ok()
     assert lab.copying is not None
-    lab.copying.setup = replace(lab.copying.setup, meeting_wait=1.0)
+    lab.copying._hand_over.setup = replace(lab.copying.setup, hand_over_wait=1.0)
     lab.add("public.t")
     lab.wait_until(met.is_set)
     lab.root.execute("insert into other values (1); update t set a = 'late' where id <= 10")
@@ -74,7 +74,7 @@ def test_a_table_removed_after_a_crash_leaves_nothing(lab: Lab) -> None:
     lab.wait_until(dies.dead.is_set)
     lab.stop()
     name = "q copy public.t"
-    wanted = [Replica("public.t", "public.t", None, None)]
+    wanted = [TableMap("public.t", "public.t", None, None)]
     lab._applier(name, lab.provider).specs(lab.leaf, wanted, slot=0)
     staged = "select count(*) from pg_class where starts_with(relname, %s) and relkind = 'r'"
     assert lab.leaf.value(staged, [stage_prefix(name)]) > 0

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from tests.integration.copy_lab import Lab
-from tests.oracle.pair import QUEUE, call
+from tests.labs.first_copy import Lab
+from tests.labs.pair import QUEUE, call
 from vedur import db as vdb
 from vedur import failpoint
 from vedur.catalog.tables import change_table_attr
 from vedur.pipeline.copy import SparkLoader
-from vedur.pipeline.replay import SparkReplay
-from vedur.worker.copying_steps import Step
+from vedur.pipeline.replay.stage import SparkReplay
+from vedur.worker.first_copy.steps import Step
 
 pytestmark = [pytest.mark.timeout(400)]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.integration.copy_lab import Lab
+from tests.labs.first_copy import Lab
 from vedur import db as vdb
 from vedur.db.install import install
 from vedur.demo.server import Server
 from vedur.errors import DatabaseError
-from vedur.worker.copying_steps import Step
+from vedur.worker.first_copy.steps import Step
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -10,7 +10,7 @@ import pytest
 
 from vedur import db as vdb
 from vedur.db import pump as pump_module
-from vedur.db.copyrows import copy_all
+from vedur.db.copy import copy_all
 from vedur.db.pump import pump
 from vedur.errors import ConnectError, DatabaseError, PrivilegeError
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.integration.copy_lab import Lab
+from tests.labs.first_copy import Lab
 from vedur import db as vdb
 from vedur.db.pump import pump
 from vedur.pipeline.copy import task
-from vedur.worker.copying_steps import Step
+from vedur.worker.first_copy.steps import Step
 
 pytestmark = [pytest.mark.timeout(400)]
 

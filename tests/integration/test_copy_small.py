@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.fixtures.wait import until
-from tests.integration.copy_lab import Crash, Lab
-from tests.oracle.quick import load_here
+from tests.labs.first_copy import Crash, Lab
+from tests.labs.in_process import try_here
 from vedur import failpoint
 from vedur.errors import ConnectError
 from vedur.pipeline.copy import load
@@ -50,11 +50,11 @@ def test_small_tables_share_a_job_and_keep_their_indexes(
 ) -> None:
     jobs: list[str] = []
 
-    def count(spark: Any, task: Any, tasks: int) -> Any:
-        jobs.append(repr(task))
-        return load_here(spark, task, tasks)
+    def count(spark: Any, do: Any, items: Any) -> Any:
+        jobs.append(repr(items[0]))
+        return try_here(spark, do, items)
 
-    monkeypatch.setattr(load, "run_load", count)
+    monkeypatch.setattr(load, "try_tasks", count)
     odd = {
         "big": "create table big (id int primary key, a text)",
         "bad": "create table bad (id int primary key, a text)",

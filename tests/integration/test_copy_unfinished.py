@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.copy_lab import Lab
+from tests.labs.first_copy import Lab
 from vedur import db as vdb
 from vedur import failpoint
 from vedur.errors import ConnectError

@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from tests.fixtures.wait import until
-from tests.integration.copy_lab import Lab
-from tests.oracle.pair import QUEUE, call
+from tests.labs.first_copy import Lab
+from tests.labs.pair import QUEUE, call
 from vedur import failpoint
 
 pytestmark = [pytest.mark.timeout(400)]
@@ -86,7 +86,7 @@ def test_many_tables_that_wait_hold_few_connections(quick_lab: Lab) -> None:
     counted = threading.Event()
 
     def hold_worker(place: str) -> None:
-        if place == "batch.taken" and lab.copying is not None and lab.copying.busy:
+        if place == "batch.taken" and lab.copies():
             assert counted.wait(180)
 
     def all_wait() -> bool:

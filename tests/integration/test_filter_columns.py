@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.oracle.leaf import Leaf
-from tests.oracle.pair import QUEUE, call
-from vedur.catalog.attrs import encode_attrs
+from tests.labs.leaf import Leaf
+from tests.labs.pair import QUEUE, call
+from vedur.change.attrs import encode_attrs
 from vedur.errors import StateError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

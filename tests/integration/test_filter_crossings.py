@@ -11,12 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.examples import examples
-from tests.integration.test_replay_histories import Session, in_process
-from tests.oracle.leaf import Leaf
-from tests.oracle.pair import QUEUE, call
-from vedur.catalog.attrs import encode_attrs
-from vedur.pipeline import replay
-from vedur.queue import consumer
+from tests.integration.test_replay_histories import Session
+from tests.labs.in_process import run_here
+from tests.labs.leaf import Leaf
+from tests.labs.pair import QUEUE, call
+from vedur.change.attrs import encode_attrs
+from vedur.pipeline.replay import stage as replay
+from vedur.queue import batch_size as consumer
 
 pytestmark = [
     pytest.mark.hypothesis,
@@ -108,7 +109,7 @@ def test_a_node_has_the_rows_of_its_conditions(
     row_by_row: bool,
 ) -> None:
     if count > 10:
-        monkeypatch.setattr(replay, "run_job", in_process)
+        monkeypatch.setattr(replay, "run_tasks", run_here)
     monkeypatch.setattr(consumer, "EVENTS_PER_SLICE", 1)
     leaf = _lab(make_leaf, flags)
     if row_by_row:
@@ -142,11 +143,10 @@ def test_a_node_has_the_rows_of_its_conditions(
         for session in sessions:
             session.run("commit", ())
         leaf.pair.tick()
-        runner = leaf.worker._runner
-        assert runner is not None
+        runner = leaf.runner
         leaf.worker.settings = dataclasses.replace(leaf.worker.settings, max_batch_events=batch)
         runner.parallel, runner.max_batch_events = parallel, batch
-        runner.applier.flush_bytes = flush  # type: ignore[attr-defined]
+        runner.applier.flush_bytes = flush
         runner.applier.least_run = least  # type: ignore[attr-defined]
         while leaf.worker.work():
             pass

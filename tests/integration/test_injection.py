@@ -19,7 +19,6 @@ import pytest
 
 from vedur import db as vdb
 from vedur.catalog.tables import local_set_table_attrs
-from vedur.change.condition import written
 from vedur.cli import commands as grammar
 from vedur.cli.grammar import GENERAL, Command, Grammar
 from vedur.cli.main import main
@@ -27,20 +26,21 @@ from vedur.config import LondisteSettings, PgqdSettings, load_pgqd
 from vedur.daemon import Signals
 from vedur.errors import UsageError, VedurError
 from vedur.names import quote_ident
-from vedur.node.info import NodeType
+from vedur.node.info import NodeType, get_node_info
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.create_node import create_node, plan_node
 from vedur.ops.drop_node import drop_node
 from vedur.ops.sequences import add_seq
 from vedur.ops.session import Session
 from vedur.pipeline.copy import SparkLoader
-from vedur.pipeline.replay import SparkReplay
+from vedur.pipeline.replay.stage import SparkReplay
 from vedur.pipeline.source.options import OPTIONS
 from vedur.pipeline.source.reader import LimitedStreamReader, QueueSource
-from vedur.queue.ticker_service import TickerService
+from vedur.tables.condition import written
+from vedur.ticker.service import TickerService
 from vedur.worker.batch import BatchRunner
-from vedur.worker.copying import Copying
-from vedur.worker.copying_context import CopySetup
+from vedur.worker.first_copy.context import CopySetup
+from vedur.worker.first_copy.control import Copying
 from vedur.worker.loop import Worker
 
 DROP = "drop table canary"
@@ -123,7 +123,7 @@ def nodes(servers: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         host.drop_database(name)
 
 
-#: {} is the hostile text; the first word is the side. "aside": the leaf, an event in quarantine.
+#: {} is the hostile text; the first word is the side. "quarantine": the leaf, with an event in it.
 COMMANDS = [
     ["root", "status", "--set=queue_name={}"],
     ["root", "status", "--set={}=x"],
@@ -139,6 +139,11 @@ COMMANDS = [
     ["fresh", "create-branch", "n", "@fresh@", "--provider={}"],
     ["fresh", "create-branch", "n", "@fresh@", "--provider=@root@", "--sync-watermark={}"],
     ["root", "drop-node", "{}"],
+    ["root", "drop-node", "nobody", "--reparent", "--max-wait={}"],
+    ["root", "tag-dead", "{}"],
+    ["root", "tag-alive", "{}"],
+    ["root", "rename-node", "{}", "n"],
+    ["root", "rename-node", "nobody", "{}"],
     ["root", "pause", "--node={}"],
     ["root", "pause", "--consumer={}"],
     ["root", "pause", "--node=leaf", "--consumer={}"],
@@ -146,6 +151,10 @@ COMMANDS = [
     ["root", "resume", "--consumer={}"],
     ["leaf", "change-provider", "--provider={}"],
     ["root", "change-provider", "--provider=root", "--node={}"],
+    ["root", "change-provider", "--provider=root", "--consumer={}"],
+    ["leaf", "change-provider", "--provider=root", "--dead={}"],
+    ["leaf", "change-provider", "--provider=nobody", "--max-wait={}"],
+    ["leaf", "worker", "--set-tick={}"],
     ["root", "add-table", "{}"],
     ["root", "add-table", "t", "--trigger-arg={}"],
     ["root", "add-table", "t", "--trigger-flags={}"],
@@ -175,6 +184,10 @@ COMMANDS = [
     ["leaf", "check", "{}"],
     ["leaf", "fkeys", "{}"],
     ["leaf", "show-handlers", "{}"],
+    ["leaf", "add-table", "t", "--copy-node={}"],
+    ["leaf", "resync", "t", "--copy-node={}"],
+    ["leaf", "compare", "t", "--node={}"],
+    ["leaf", "repair", "t", "--node={}"],
     ["leaf", "compare", "{}"],
     ["leaf", "compare", "t", "--limit={}"],
     ["leaf", "compare", "t", "--max-wait={}"],
@@ -193,12 +206,12 @@ COMMANDS = [
     ["leaf", "skip", "--tick={}", "--reason=x"],
     ["leaf", "skip", "--tick=@tick@", "--force", "--reason={}"],
     ["leaf", "quarantine", "{}"],
-    ["aside", "quarantine", "show", "{}"],
-    ["aside", "quarantine", "list", "--table={}"],
-    ["aside", "quarantine", "list", "--until-tick={}"],
-    ["aside", "quarantine", "replay", "--table={}"],
-    ["aside", "quarantine", "drop", "--table={}", "--reason=x", "--yes"],
-    ["aside", "quarantine", "drop", "--table=t", "--reason={}", "--yes"],
+    ["quarantine", "quarantine", "show", "{}"],
+    ["quarantine", "quarantine", "list", "--table={}"],
+    ["quarantine", "quarantine", "list", "--until-tick={}"],
+    ["quarantine", "quarantine", "replay", "--table={}"],
+    ["quarantine", "quarantine", "drop", "--table={}", "--reason=x", "--yes"],
+    ["quarantine", "quarantine", "drop", "--table=t", "--reason={}", "--yes"],
     ["root", "status", "--dead={}"],
     ["root", "web", "--host={}"],
     ["root", "web", "--port={}"],
@@ -253,7 +266,7 @@ def test_hostile_words_of_a_command(
     side, *command = words
     sides = {"root": nodes.root, "fresh": nodes.fresh}
     for text in HOSTILE:
-        if side == "aside":
+        if side == "quarantine":
             nodes.leaf.execute(ASIDE)
         argv = [word.replace("{}", text) for word in nodes.words(command)]
         ini = nodes.ini(sides.get(side, nodes.leaf))
@@ -284,8 +297,13 @@ def kept(nodes: Nodes, command: list[str], text: str, code: int) -> None:
         column, table = where[word]
         rows = nodes.leaf.query(f"select {column} as said from vedur.{table}")
         assert [row.said for row in rows] == [text]
-    elif command[0] == "create-branch":
-        assert code  # refused, whatever it is called
+    elif command[0] == "create-branch" and not code:
+        name = text if command[1] == "{}" else command[1]
+        known = nodes.root.query("select node_name from pgq_node.node_location")
+        assert name in [row.node_name for row in known]
+        if "--sync-watermark={}" in command:
+            info = get_node_info(nodes.fresh, "q")
+            assert info is not None and info.attrs["sync_watermark"] == text
 
 
 def undo(nodes: Nodes) -> None:
@@ -500,7 +518,7 @@ class Hostile:
         def applier(name: str, provider: str) -> SparkReplay:
             return SparkReplay(None, name, provider, self.leaf.connstr)  # type: ignore[arg-type]
 
-        def runner(provider: str, state: Any) -> BatchRunner:
+        def runner(provider: str, state: Any) -> BatchRunner[Any]:
             made = applier(self.queue, provider)
             return BatchRunner(made, self.queue, state.worker_name, self.leaf.connstr)
 
@@ -568,12 +586,12 @@ def test_a_condition_in_the_registry_cannot_end_the_copy(
     """Written past our commands, as a role that may write the registry can."""
     assert main("londiste3", [nodes.ini(nodes.leaf), "add-table", "t"]) == 0
     capsys.readouterr()
-    from vedur.names import QualifiedName
     from vedur.pipeline.copy.load import plan_table
+    from vedur.tables.mapping import TableMap
 
     for text in (f"true) to stdout; {DROP}; --", f"true; {DROP}"):
         local_set_table_attrs(nodes.leaf, "q", "public.t", f"copy_condition={text}")
-        name = QualifiedName("public", "t")
+        table = TableMap("public.t", "public.t", condition=text)
         with pytest.raises(UsageError):
-            plan_table(nodes.root, nodes.leaf, "q", "public.t", name, name, text)
+            plan_table(nodes.root, nodes.leaf, "q", table)
     undo(nodes)

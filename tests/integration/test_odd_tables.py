@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.copy_lab import Lab
-from tests.oracle.pair import QUEUE
+from tests.labs.first_copy import Lab
+from tests.labs.pair import QUEUE
 from vedur import db as vdb
 from vedur.names import quote_ident
 

@@ -17,7 +17,6 @@ import pytest
 
 from tests.fixtures.pg import Servers, TestServer
 from vedur import db as vdb
-from vedur.catalog.structure import foreign_keys, read_structure
 from vedur.clock import SYSTEM
 from vedur.config import LondisteSettings
 from vedur.db.conninfo import with_params
@@ -38,10 +37,10 @@ from vedur.ops import show
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.change_provider import change_provider
 from vedur.ops.create_node import create_node, plan_node
-from vedur.ops.doctor_server import check_provider
+from vedur.ops.doctor.server import check_provider
 from vedur.ops.drop_node import drop_node
-from vedur.ops.execute import execute
-from vedur.ops.execute_plan import plan_execute
+from vedur.ops.execute.plan import plan_execute
+from vedur.ops.execute.run import execute
 from vedur.ops.pause import pause, resume
 from vedur.ops.remove_table import remove_table
 from vedur.ops.resync import resync
@@ -49,6 +48,7 @@ from vedur.ops.sequences import add_seq, remove_seq
 from vedur.ops.session import Session
 from vedur.ops.wait_sync import wait_provider, wait_root, wait_sync
 from vedur.status.snapshot import ConsumerError, read_node
+from vedur.tables.structure import foreign_keys, read_structure
 from vedur.worker.loop import Worker
 
 QUEUE = "replika"
@@ -517,8 +517,8 @@ def test_wait_root_and_provider(lab: Lab) -> None:
         wait_root(lab.leaf)
         wait_provider(lab.leaf)
     lines = [line for line in lab.lines() if "tick" in line]
-    assert lines[0] == "INFO Waiting for tick > 2"
-    assert lines[1].startswith("INFO Got tick ")
+    assert lines[:2] == ["INFO Fetching last tick for src", "INFO Waiting for tick > 2"]
+    assert lines[2].startswith("INFO Got tick ")
     wait_root(lab.root)
     assert lab.lines() == ["INFO Current node is root, no need to wait"]
 
@@ -590,46 +590,50 @@ def make_branch(lab: Lab, mid_db: vdb.Database, installed: bool) -> None:
     mid_db.execute(create, [QUEUE])
 
 
-def test_what_a_branch_of_ours_cannot_do_is_refused(
+def test_a_branch_whose_sql_passes_nothing_on_is_refused(
     lab: Lab, make_db_on: MakeOn, newest: TestServer, kind: str, servers: Servers
 ) -> None:
-    """It would pass nothing on, and keep the root's queue from being rotated for ever."""
+    """An earlier version applied events on a branch and kept them for itself."""
     lab.create_nodes()
     server = newest if kind == "ours" else servers.get(15)
     mid_db = make_db_on(server, "bare" if kind == "ours" else kind, autocommit=True)
     with Session(settings("mid", mid_db.connstr)) as mid:
         node = plan_node(mid, NodeType.BRANCH, "mid", mid_db.connstr, lab.root_db.connstr)
-        with pytest.raises(StateError, match=r"branches are not supported yet.*Use create-leaf"):
-            create_node(mid, node)
-        assert not mid_db.value("select to_regclass('vedur.component')")  # nothing was written
-        assert {m.node_name for m in get_queue_locations(lab.root_db, QUEUE)} == {"dst", "src"}
         merging = plan_node(
             mid, NodeType.LEAF, "mid", mid_db.connstr, lab.root_db.connstr, combined="q2"
         )
         with pytest.raises(StateError, match="--merge is not supported yet"):
             create_node(mid, merging)
+        assert not mid_db.value("select to_regclass('vedur.component')")  # nothing was written
+        assert {m.node_name for m in get_queue_locations(lab.root_db, QUEUE)} == {"dst", "src"}
         make_branch(lab, mid_db, installed=True)
-        lab.log.clear()
-        create_node(mid, node)  # an upgrade of its SQL is all that it does
-        assert "Node is already initialized as branch" in lab.lines()[-2]
-        with pytest.raises(StateError, match='"mid" is a branch of Vedur, which passes no events'):
+        mid_db.execute(
+            "drop function vedur.publish(text, integer, bigint[], bigint, bigint[], timestamptz[],"
+            " bigint[], text[], bigint)"
+        )
+        with pytest.raises(StateError, match='SQL of branch "mid" is of a version that passes no'):
             change_provider(lab.leaf, "mid")
         info = get_node_info(lab.leaf_db, QUEUE)
         assert info and not info.worker_paused
         below = dataclasses.replace(info, provider_node="mid", provider_location=mid_db.connstr)
         found = [f.found for f in check_provider(mid, below) if f.verdict == "fail"]
-        assert any("passes no events on yet" in text for text in found)
+        assert any("passes no events on" in text for text in found)
         worker = Worker(mid.settings, make_runner=lambda provider, state: pytest.fail("it works"))
         worker.on_alive = lambda: pytest.fail("it lives")
-        with pytest.raises(StateError, match=r"this node is a branch.*nothing is applied"):
+        with pytest.raises(StateError, match=r"cannot pass events on: nothing is applied"):
             worker.run()
-        assert "this node is a branch" in str(read_node(mid_db, QUEUE, "mid").errors)
+        assert "cannot pass events on" in str(read_node(mid_db, QUEUE, "mid").errors)
         other_db = make_db_on(server, "bare" if kind == "ours" else kind, autocommit=True)
         with Session(settings("low", other_db.connstr)) as low:
             lower = plan_node(low, NodeType.LEAF, "low", other_db.connstr, mid_db.connstr)
-            with pytest.raises(StateError, match="is a branch of Vedur"):
+            with pytest.raises(StateError, match="passes no events on"):
                 create_node(low, lower)
         assert "low" not in [m.node_name for m in get_queue_locations(lab.root_db, QUEUE)]
+        mid_db.execute("update vedur.component set digest = 'of an older version'")
+        lab.log.clear()
+        create_node(mid, node)  # brings its SQL up to date, which is all that it does
+        assert "Node is already initialized as branch" in lab.lines()[-1]
+        assert mid_db.value("select count(*) from pg_proc where proname = 'publish'") == 1
 
 
 def test_a_branch_of_londistes_own_worker_is_a_provider(

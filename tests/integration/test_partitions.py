@@ -12,8 +12,8 @@ import pytest
 
 from tests.fixtures.pg import TestServer
 from tests.fixtures.wait import until
-from tests.oracle.leaf import Leaf
-from tests.oracle.pair import QUEUE as LEAF_QUEUE
+from tests.labs.leaf import Leaf
+from tests.labs.pair import QUEUE as LEAF_QUEUE
 from vedur import db as vdb
 from vedur.config import LondisteSettings
 from vedur.errors import StateError
@@ -22,8 +22,8 @@ from vedur.ops import check as check_op
 from vedur.ops import show
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.create_node import create_node, plan_node
-from vedur.ops.doctor import doctor
-from vedur.ops.execute import execute
+from vedur.ops.doctor.run import doctor
+from vedur.ops.execute.run import execute
 from vedur.ops.session import Session
 from vedur.ops.wait_sync import wait_sync
 from vedur.status.tree import tree_lines

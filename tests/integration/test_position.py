@@ -1,6 +1,6 @@
 """A node's position against its consumer's: restored leaves, restored roots, numbers used again.
 
-See tests/integration/backup.py for what a restore is here.
+See tests/labs/backup.py for what a restore is here.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.integration.backup import Backup, consumer, position, session
-from tests.oracle.leaf import Leaf
-from tests.oracle.pair import QUEUE, WORKER
-from tests.oracle.quick import quick_leaf
+from tests.labs.backup import Backup, consumer, position, session
+from tests.labs.in_process import quick_leaf
+from tests.labs.leaf import Leaf
+from tests.labs.pair import QUEUE, WORKER
 from vedur.errors import LostPosition
-from vedur.ops.errors import errors
-from vedur.ops.rejoin import RejoinOptions, rejoin
+from vedur.ops.quarantine.list_errors import errors
+from vedur.ops.rejoin.run import RejoinOptions, rejoin
 from vedur.status.snapshot import read_node
 from vedur.status.tree import info_lines
 
@@ -69,9 +69,9 @@ def test_a_restored_leaf_is_told_at_once(
     shown = info_lines(read_node(leaf.leaf, QUEUE, "leaf"))
     assert f"ERR: {WORKER}: {said}" in shown
     with session(leaf) as here_session:
-        (trouble,) = errors(here_session)
-    assert (trouble.kind, trouble.message) == ("position", said)
-    assert trouble.actions[0].startswith("rejoin ")
+        (report,) = errors(here_session)
+    assert (report.kind, report.message) == ("position", said)
+    assert report.actions[0].startswith("rejoin ")
     assert leaf.leaf.value("select count(*) from t where v = 'first'") == 10
     assert position(leaf) == here
 

@@ -8,19 +8,19 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.integration.backup import Backup, consumer, position, session
-from tests.oracle.leaf import Leaf
-from tests.oracle.pair import QUEUE, WORKER, call
-from tests.oracle.quick import quick_leaf
+from tests.labs.backup import Backup, consumer, position, session
+from tests.labs.in_process import quick_leaf
+from tests.labs.leaf import Leaf
+from tests.labs.pair import QUEUE, WORKER, call
 from vedur import failpoint
 from vedur.catalog import get_table_list
 from vedur.errors import LostPosition, StateError
 from vedur.ops.compare import CompareOptions, compare
-from vedur.ops.doctor_server import check_provider
-from vedur.ops.errors import errors
-from vedur.ops.finding import Verdict
-from vedur.ops.rejoin import Rejoined, RejoinOptions, rejoin
-from vedur.ops.rejoin_plan import Way
+from vedur.ops.doctor.result import Verdict
+from vedur.ops.doctor.server import check_provider
+from vedur.ops.quarantine.list_errors import errors
+from vedur.ops.rejoin.plan import Way
+from vedur.ops.rejoin.run import Rejoined, RejoinOptions, rejoin
 from vedur.ops.resync import resync
 from vedur.worker.loop import Worker
 
@@ -202,7 +202,7 @@ def test_a_restored_root_and_a_leaf_that_is_ahead_of_it(make_leaf: MakeLeaf) -> 
             run(leaf, apply=True)
         assert states(leaf) == {"public.t": None, "public.u": None}
         with session(leaf) as here:
-            kinds = {trouble.kind for trouble in errors(here)}
+            kinds = {report.kind for report in errors(here)}
         assert "rejoin" in kinds
         with killed_at("rejoin.repaired"):
             run(leaf, apply=True)
@@ -245,7 +245,7 @@ def test_a_root_that_does_not_know_the_leaf_and_a_table_copied_instead(
     with session(leaf) as here:
         resync(here, ["public.u"])
     assert states(leaf) == {"public.t": None, "public.u": None}
-    tables = leaf.worker._to_copy(leaf.leaf, get_table_list(leaf.leaf, QUEUE))
+    tables = leaf.role._to_copy(leaf.leaf, get_table_list(leaf.leaf, QUEUE))
     assert {t.table_name: t.merge_state for t in tables} == {"public.t": "ok", "public.u": None}
     with running(leaf):
         done = run(leaf, apply=True)

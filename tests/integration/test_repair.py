@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.integration.compare_lab import Lab, make_lab  # noqa: F401
 from tests.integration.test_compare import USERS, WRITERS, nodes, ready
-from tests.oracle.pair import QUEUE, call
+from tests.labs.compare import Lab, make_lab  # noqa: F401
+from tests.labs.pair import QUEUE, call
 from vedur import failpoint
 from vedur.errors import StateError
+from vedur.node.moment import meet
 from vedur.ops.compare import CompareOptions, compare
-from vedur.ops.moment import meet
 from vedur.ops.repair import RepairOptions, TableRepair, repair
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

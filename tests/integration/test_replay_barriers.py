@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from tests.integration.test_replay_worker import cut_at
-from tests.oracle.leaf import Leaf
-from tests.oracle.pair import QUEUE, WORKER, call
+from tests.labs.leaf import Leaf
+from tests.labs.pair import QUEUE, WORKER, call
 from vedur.db import connect
 from vedur.errors import DatabaseError, StateError
 
@@ -326,7 +325,7 @@ def test_pause_is_answered_and_kept(make_leaf: MakeLeaf) -> None:
 def test_passwords_stay_out_of_reprs(make_leaf: MakeLeaf) -> None:
     leaf = make_leaf()
     leaf.catch_up()
-    runner: Any = leaf.worker._runner
+    runner = leaf.runner
     assert "host=" not in repr(runner) and "port=" not in repr(runner)
 
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.leaf import Leaf
-from tests.oracle.pair import tick
+from tests.labs.leaf import Leaf
+from tests.labs.pair import tick
 from vedur.db import connect
-from vedur.pipeline import replay
-from vedur.pipeline.stage.job import Plans, run_job
-from vedur.pipeline.stage.task import StageTask
+from vedur.pipeline.replay import stage as replay
+from vedur.pipeline.spark.tasks import run_tasks
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -28,12 +27,12 @@ def summaries(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What the tasks of a test say."""
     said: list[dict[str, Any]] = []
 
-    def noted(spark: Any, task: StageTask, plans: Plans) -> list[dict[str, Any]]:
-        found = run_job(spark, task, plans)
-        said.extend(found)
-        return found
+    def noted(*args: Any) -> list[dict[str, Any]]:
+        answers = run_tasks(*args)
+        said.extend(answers)
+        return answers
 
-    monkeypatch.setattr(replay, "run_job", noted)
+    monkeypatch.setattr(replay, "run_tasks", noted)
     return said
 
 

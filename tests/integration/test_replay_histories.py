@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,14 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.examples import examples
+from tests.labs.in_process import run_here
+from tests.labs.leaf import Leaf
+from tests.labs.pair import QUEUE
 from tests.oracle import plain
-from tests.oracle.leaf import Leaf
-from tests.oracle.pair import QUEUE
 from vedur.db import Database, connect
 from vedur.errors import DatabaseError
-from vedur.pipeline import replay
-from vedur.pipeline.stage.task import StageTask, stage_slice
-from vedur.queue import consumer, ranges
+from vedur.pipeline.replay import stage as replay
+from vedur.queue import batch_size as consumer
+from vedur.queue import ranges
 
 pytestmark = [
     pytest.mark.hypothesis,
@@ -71,11 +71,6 @@ OPS = st.one_of(
 HISTORY = st.lists(st.tuples(st.integers(0, 1), OPS), min_size=10, max_size=60)
 
 
-def in_process(_spark: object, task: StageTask, _plans: object) -> list[dict[str, Any]]:
-    """The job without Spark, which only carries it: room for many more histories."""
-    return [json.loads(stage_slice(task, part)) for part in range(len(task.slices))]
-
-
 class Session:
     """A connection that runs operations; a failing one is undone alone."""
 
@@ -125,7 +120,7 @@ def test_replay_equals_row_by_row(
     count: int,
 ) -> None:
     if count > 10:
-        monkeypatch.setattr(replay, "run_job", in_process)
+        monkeypatch.setattr(replay, "run_tasks", run_here)
     monkeypatch.setattr(consumer, "EVENTS_PER_SLICE", 1)
     leaf = make_leaf("ours")
     oracle = make_db_on(servers.get(15), "bare", autocommit=True)
@@ -173,10 +168,9 @@ def test_replay_equals_row_by_row(
         end = leaf.pair.tick()
         plain.apply(oracle, plain.events(leaf.root, QUEUE, position, end))
         leaf.parallel = parallel
-        runner = leaf.worker._runner
-        assert runner is not None
+        runner = leaf.runner
         runner.parallel = parallel
-        runner.applier.flush_bytes = flush  # type: ignore[attr-defined]
+        runner.applier.flush_bytes = flush
         runner.applier.least_run = least  # type: ignore[attr-defined]
         while leaf.worker.work():
             pass

@@ -10,8 +10,8 @@ import pytest
 
 from tests.fixtures.clock import FakeClock
 from tests.fixtures.proxy import Proxy
-from tests.oracle.leaf import Leaf
-from tests.oracle.pair import WORKER
+from tests.labs.leaf import Leaf
+from tests.labs.pair import WORKER
 from vedur.db.conninfo import parse, with_params
 
 pytestmark = pytest.mark.spark

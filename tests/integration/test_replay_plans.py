@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.leaf import Leaf
-from tests.oracle.pair import QUEUE, WORKER
+from tests.labs.leaf import Leaf
+from tests.labs.pair import QUEUE, WORKER
 from vedur.errors import StateError
-from vedur.pipeline.stage import job
+from vedur.pipeline.spark import tasks as spark_tasks
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -19,13 +19,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The tasks for which plans are made."""
     tasks: list[Any] = []
-    plan = job._plan
+    plan = spark_tasks._make_plan
 
-    def noted(spark: Any, task: Any, count: int) -> Any:
+    def noted(spark: Any, task: Any, items: Any, count: int) -> Any:
         tasks.append(task)
-        return plan(spark, task, count)
+        return plan(spark, task, items, count)
 
-    monkeypatch.setattr(job, "_plan", noted)
+    monkeypatch.setattr(spark_tasks, "_make_plan", noted)
     return tasks
 
 
@@ -43,7 +43,7 @@ def test_a_plan_is_kept_while_only_slices_differ(
     assert len(leaf.same("t")) == 5
     assert len(made) <= 1  # the tables may have been looked at before
     # What travels as a property can be seen in Spark's logs and pages.
-    said = spark.sparkContext.getLocalProperty("vedur.slices")
+    said = spark.sparkContext.getLocalProperty("vedur.items")
     assert "ev_txid" in said
     for secret in ("host=", "port=", "dbname=", "password"):
         assert secret not in said

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.leaf import Leaf
-from tests.oracle.pair import call
-from tests.oracle.quick import quick_leaf
+from tests.labs.in_process import quick_leaf
+from tests.labs.leaf import Leaf
+from tests.labs.pair import call
 from vedur.errors import StateError
 
 __all__ = ["quick_leaf"]

@@ -9,17 +9,18 @@ from typing import Any, cast
 import pytest
 
 from tests.fixtures.pg import TestServer
-from vedur.change.table import Replica
+from vedur.change.net import Kind
 from vedur.db import Database
-from vedur.errors import DatabaseError, StaleStage, StateError
-from vedur.pipeline.apply.merge import NeedsRowByRow, TableMerge
-from vedur.pipeline.commit import Commit
-from vedur.pipeline.plan import Part, Staged, StagedTable
-from vedur.pipeline.replay import SparkReplay
-from vedur.pipeline.stage.links import link
-from vedur.pipeline.stage.tables import ensure_stages, load_specs, stage_name
+from vedur.errors import DatabaseError, RowByRowNeeded, StaleStage, StateError
+from vedur.pipeline.replay.commit import Commit
+from vedur.pipeline.replay.merge import TableMerge
+from vedur.pipeline.replay.stage import SparkReplay
+from vedur.pipeline.replay.staged import Part, Staged, StagedTable
+from vedur.pipeline.replay.staging_tables import ensure_stages, load_specs, stage_name
+from vedur.pipeline.spark.connections import link
+from vedur.tables.mapping import TableMap
 
-WANTED = [Replica("public.t", "public.t")]
+WANTED = [TableMap("public.t", "public.t")]
 
 
 def test_making_one_slot_anew_leaves_the_other(db: Database) -> None:
@@ -33,7 +34,7 @@ def test_making_one_slot_anew_leaves_the_other(db: Database) -> None:
     new = load_specs(db, "q", WANTED)["public.t"]
     ensure_stages(db, "q", [new], 1)
     db.execute(f"insert into {stage_name(new, 1)} values (8, 2, 2, 'I', 1, 6, 'six', 6)")
-    table = StagedTable(old, ("id",), {1: ("id", "v")}, Counter({("I", 1): 1}), chunks=1)
+    table = StagedTable(old, ("id",), {1: ("id", "v")}, Counter({(Kind.INSERT, 1): 1}), chunks=1)
     assert TableMerge(db, table, 0, [7]).run().inserted == 1
     assert db.query("select * from t") == [(5, "five", None)]
 
@@ -44,7 +45,7 @@ def test_a_merge_notices_staged_changes_that_are_gone(db: Database) -> None:
     spec = load_specs(db, "q", WANTED)["public.t"]
     ensure_stages(db, "q", [spec], 0)
     db.execute(f"insert into {stage_name(spec, 0)} values (7, 1, 1, 'I', 1, 5, 'five')")
-    table = StagedTable(spec, ("id",), {1: ("id", "v")}, Counter({("I", 1): 2}), chunks=1)
+    table = StagedTable(spec, ("id",), {1: ("id", "v")}, Counter({(Kind.INSERT, 1): 2}), chunks=1)
     with pytest.raises(StateError, match=r'table "public\.t": 1 of 2 staged changes are there'):
         TableMerge(db, table, 0, [7]).run()
     assert db.value("select count(*) from t") == 0
@@ -99,7 +100,7 @@ def _parts(db: Database, *rows: tuple[int, int, int, str, int, str | None]) -> S
     table = StagedTable(spec, ("id",), {1: ("id", "v")})
     for number in sorted({r[0] for r in rows}):
         mine = [r for r in rows if r[0] == number]
-        kinds = Counter((r[3], 1 if r[3] in "IUP" else 0) for r in mine)
+        kinds = Counter((Kind(r[3]), 1 if r[3] in "IUP" else 0) for r in mine)
         table.parts.append(Part(number, min(r[1] for r in mine), max(r[2] for r in mine), kinds))
         table.kinds.update(kinds)
         table.chunks += 1
@@ -139,7 +140,7 @@ def test_runs_of_a_key_that_interleave_need_row_by_row(db: Database) -> None:
     table = _parts(
         db, (1, 1, 4, "U", 1, "a"), (2, 3, 5, "U", 1, "b"), (2, 6, 6, "I", 2, "c")
     )  # fmt: skip
-    with pytest.raises(NeedsRowByRow):
+    with pytest.raises(RowByRowNeeded):
         TableMerge(db, table, 0, []).run()
 
 
@@ -147,7 +148,7 @@ def test_runs_of_a_key_that_interleave_need_row_by_row(db: Database) -> None:
 def test_the_last_update_of_a_key_counts_whatever_part_it_is_in(
     db: Database, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr("vedur.pipeline.apply.merge.LATEST_ROWS", most)
+    monkeypatch.setattr("vedur.pipeline.replay.merge.LATEST_ROWS", most)
     table = _parts(
         db,
         (1, 1, 4, "U", 1, "a"), (1, 2, 9, "U", 2, "b"), (1, 5, 5, "U", 7, "nobody"),
@@ -192,12 +193,12 @@ def _three(db: Database, third: str) -> dict[str, StagedTable]:
     for name in "abc":
         db.execute(f"create table {name} (id int primary key, v text check (v <> 'bad'))")
         db.execute(f"insert into {name} values (1, 'old'), (2, 'old')")
-        wanted = [Replica(f"public.{name}", f"public.{name}")]
+        wanted = [TableMap(f"public.{name}", f"public.{name}")]
         spec = load_specs(db, "q", wanted)[f"public.{name}"]
         ensure_stages(db, "q", [spec], 0)
         kind, row = {"a": ("I", "3, 'new'"), "b": ("U", "2, 'new'"), "c": ("U", third)}[name]
         db.execute(f"insert into {stage_name(spec, 0)} values (7, 1, 1, '{kind}', 1, {row})")
-        kinds = Counter({(kind, 1): 1})
+        kinds = Counter({(Kind(kind), 1): 1})
         tables[spec.name] = StagedTable(
             spec, ("id",), {1: ("id", "v")}, kinds, chunks=1, parts=[Part(7, 1, 1, kinds)]
         )

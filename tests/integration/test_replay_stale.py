@@ -7,29 +7,29 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.leaf import Leaf
-from tests.oracle.pair import QUEUE, call
-from tests.oracle.quick import quick_leaf  # noqa: F401
-from vedur.change.collapse import Collapser
-from vedur.change.table import Column, TableSpec
+from tests.labs.in_process import quick_leaf  # noqa: F401
+from tests.labs.leaf import Leaf
+from tests.labs.pair import QUEUE, call
 from vedur.errors import StaleStage
-from vedur.pipeline.stage.tables import log_name
-from vedur.worker.batch import BatchRunner
+from vedur.pipeline.replay.collapse import Collapser
+from vedur.pipeline.replay.staging_tables import log_name
+from vedur.tables.mapping import TableSpec, TargetColumn
+from vedur.worker.batch import BatchRun
 
 
 def between(
-    monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None], name: str = "_commit"
+    monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None], name: str = "lock"
 ) -> list[int]:
     """Call `act(n)` before the n-th commit of batches."""
     seen: list[int] = []
-    real = getattr(BatchRunner, name)
+    real = getattr(BatchRun, name)
 
-    def first(self: BatchRunner, *args: Any) -> Any:
+    def first(self: BatchRun[Any], *args: Any) -> Any:
         seen.append(len(seen) + 1)
         act(seen[-1])
         return real(self, *args)
 
-    monkeypatch.setattr(BatchRunner, name, first)
+    monkeypatch.setattr(BatchRun, name, first)
     return seen
 
 
@@ -135,7 +135,7 @@ def test_rows_that_grow_are_counted() -> None:
     """A key that was first small and then large counts as what it holds."""
     spec = TableSpec(
         "public.t", '"public"."t"', "stage",
-        (Column("id", "integer", canonical=True), Column("v", "text")),
+        (TargetColumn("id", "integer", canonical=True), TargetColumn("v", "text")),
         unique_keys=(frozenset(("id",)),),
     )  # fmt: skip
     collapser = Collapser({"public.t": spec}, frozenset(), None)

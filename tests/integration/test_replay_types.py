@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.oracle.leaf import Leaf
+from tests.labs.leaf import Leaf
 
 pytestmark = pytest.mark.spark
 

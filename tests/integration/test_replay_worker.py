@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.leaf import Leaf
-from tests.oracle.pair import QUEUE, WORKER
+from tests.labs.leaf import Leaf
+from tests.labs.pair import QUEUE, WORKER
 from vedur.db import connect
 from vedur.db.conninfo import with_params
 from vedur.errors import LostPosition
 from vedur.queue.batches import get_ticks
 from vedur.queue.slices import Slice, Tick, cut, whole
-from vedur.worker.batch import BatchRunner, position_allows
+from vedur.worker.batch import position_allows
+from vedur.worker.stage_ahead import StageAhead
 
 pytestmark = pytest.mark.spark
 
@@ -179,18 +180,18 @@ def test_a_truncate_in_another_slice_than_events_that_keep_their_order(
 def test_batches_staged_ahead_arrive_in_order(
     make_leaf: Callable[..., Leaf], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vedur.worker.batch.PREFETCH_EVENTS", 1)
+    monkeypatch.setattr("vedur.worker.stage_ahead.PREFETCH_EVENTS", 1)
     leaf = make_leaf(max_batch_events=1200)
     leaf.pair.table("public.t", "create table t (id int primary key, v int unique)")
     taken: list[bool] = []
-    take = BatchRunner._take
+    take = StageAhead.take
 
-    def counting(self: BatchRunner, *args: Any) -> Any:
+    def counting(self: StageAhead[Any], *args: Any) -> Any:
         got = take(self, *args)
-        taken.append(got is not None)
+        taken.append(got[0] is not None)
         return got
 
-    monkeypatch.setattr(BatchRunner, "_take", counting)
+    monkeypatch.setattr(StageAhead, "take", counting)
     leaf.root.execute("insert into t select i, i from generate_series(1, 400) i")
     for step in range(6):
         leaf.pair.tick()

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.oracle.leaf import Leaf
-from tests.oracle.pair import QUEUE
-from tests.oracle.quick import quick_leaf
+from tests.labs.in_process import quick_leaf
+from tests.labs.leaf import Leaf
+from tests.labs.pair import QUEUE
 from vedur.node.info import get_node_info
 from vedur.node.state import set_consumer_error
 from vedur.status.snapshot import read_node

@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 
-from tests.integration.copy_lab import Lab as CopyLab
-from tests.oracle.leaf import Leaf
-from tests.oracle.pair import QUEUE
+from tests.labs.first_copy import Lab as CopyLab
+from tests.labs.leaf import Leaf
+from tests.labs.pair import QUEUE
 from vedur import db as vdb
 from vedur.config import LondisteSettings
 from vedur.db.conninfo import with_params
 from vedur.db.pump import pump
 from vedur.errors import PrivilegeError
 from vedur.ops import check as check_op
-from vedur.ops.compare import NOT_PROVEN, CompareOptions, Status, compare
-from vedur.ops.doctor_tables import check_tables
-from vedur.ops.finding import Verdict
+from vedur.ops.compare import CompareOptions, compare
+from vedur.ops.compare_result import NOT_PROVEN, Status
+from vedur.ops.doctor.result import Verdict
+from vedur.ops.doctor.tables import check_tables
 from vedur.ops.session import Session
 
 POLICY = "alter table {t} enable row level security; create policy half on {t} using (id % 2 = 0)"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from vedur import db as vdb
-from vedur.catalog.script_attrs import ScriptAttrs, matches
 from vedur.errors import StateError
+from vedur.script.attrs import ScriptAttrs, matches
 
 
 @pytest.mark.parametrize(

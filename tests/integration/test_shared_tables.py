@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.integration.copy_lab import Lab
-from tests.oracle.leaf import Leaf
-from tests.oracle.pair import QUEUE, call
-from tests.oracle.quick import quick_leaf  # noqa: F401
+from tests.labs.first_copy import Lab
+from tests.labs.in_process import quick_leaf  # noqa: F401
+from tests.labs.leaf import Leaf
+from tests.labs.pair import QUEUE, call
 from vedur.db import Database
 from vedur.errors import StateError
 

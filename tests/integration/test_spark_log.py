@@ -9,7 +9,7 @@ from pathlib import Path
 CODE = """
 import sys
 from vedur.errors import StateError
-from vedur.pipeline.session import start_session
+from vedur.pipeline.spark.session import start_session
 
 try:
     options = {"spark.driver.extraJavaOptions": "-agentlib:nosuch"}

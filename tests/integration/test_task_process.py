@@ -23,7 +23,7 @@ def test_libraries_are_loaded_before_the_fork_and_left_out_of_collections(spark:
         said = {
             "frozen": gc.get_freeze_count(),
             "tracked": len(gc.get_objects()),
-            "loaded": [n for n in ("psycopg", "vedur.pipeline.stage.task") if n in sys.modules],
+            "loaded": [n for n in ("psycopg", "vedur.pipeline.replay.task") if n in sys.modules],
             "parent": Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0"),
             "threads of parent": len(list(Path(f"/proc/{os.getppid()}/task").iterdir())),
         }
@@ -33,9 +33,9 @@ def test_libraries_are_loaded_before_the_fork_and_left_out_of_collections(spark:
     rows = spark.range(0, 4, 1, 4).mapInArrow(look, "said string").collect()
     answers = [json.loads(row.said) for row in rows]
     for said in answers:
-        assert said["loaded"] == ["psycopg", "vedur.pipeline.stage.task"]
+        assert said["loaded"] == ["psycopg", "vedur.pipeline.replay.task"]
         # What every collection after a task has to look at is the small part.
         assert said["frozen"] > 10 * said["tracked"], said
-        assert "vedur.pipeline.taskd" in said["parent"]
+        assert "vedur.pipeline.spark.task_process" in said["parent"]
         # A child gets locks as they are, and not the thread that would release them.
         assert said["threads of parent"] == 1

@@ -14,8 +14,8 @@ from tests.fixtures.wait import until
 from vedur.config import PgqdSettings
 from vedur.db import Database, connect
 from vedur.errors import ConnectError
-from vedur.queue import ticker
-from vedur.queue.ticker_service import TickerService
+from vedur.ticker import duties as ticker
+from vedur.ticker.service import TickerService
 
 QUEUE = "odd \"queue'"
 

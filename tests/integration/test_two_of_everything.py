@@ -13,25 +13,25 @@ from typing import Any
 
 import pytest
 
-from tests.integration.compare_lab import Lab as CompareLab
-from tests.integration.compare_lab import make_lab  # noqa: F401
-from tests.integration.copy_lab import Lab
 from tests.integration.test_compare import ready
-from tests.integration.writers import Writers, check, make
-from tests.oracle.pair import QUEUE
+from tests.labs.compare import Lab as CompareLab
+from tests.labs.compare import make_lab  # noqa: F401
+from tests.labs.first_copy import Lab
+from tests.labs.pair import QUEUE
+from tests.labs.writers import Writers, check, make
 from vedur import db as vdb
 from vedur import failpoint
 from vedur.config import LondisteSettings, PgqdSettings
 from vedur.errors import VedurError
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.drop_node import drop_node
-from vedur.ops.execute import execute
+from vedur.ops.execute.run import execute
 from vedur.ops.remove_table import remove_table
 from vedur.ops.repair import RepairOptions, repair
 from vedur.ops.resync import resync
 from vedur.ops.session import Session
-from vedur.queue.ticker_service import TickerService
-from vedur.worker.copying_steps import Step
+from vedur.ticker.service import TickerService
+from vedur.worker.first_copy.steps import Step
 
 pytestmark = [pytest.mark.timeout(400)]
 
@@ -222,7 +222,7 @@ def test_drop_node_during_a_copy(lab: Lab, step: Step, caplog: pytest.LogCapture
 
     lab.start(hook)
     lab.wait_until(done.is_set)
-    lab.wait_until(lambda: lab.copying is not None and not lab.copying.busy)
+    lab.wait_until(lambda: lab.copying is not None and not lab.copies())
     lab.wait_until(lambda: lab.structure("t") == before)
     consumers = "select co_name from pgq.consumer join pgq.subscription on sub_consumer = co_id"
     lab.wait_until(lambda: not any(".copy." in r.co_name for r in lab.root.query(consumers)))

@@ -7,17 +7,17 @@ from urllib.parse import quote_plus
 
 import pytest
 
-from tests.integration.copy_lab import Lab
-from tests.oracle.leaf import Leaf
-from tests.oracle.pair import QUEUE
-from tests.oracle.quick import quick_leaf
-from vedur.catalog.handlers import unknown_handler
+from tests.labs.first_copy import Lab
+from tests.labs.in_process import quick_leaf
+from tests.labs.leaf import Leaf
+from tests.labs.pair import QUEUE
 from vedur.catalog.tables import TableInfo, get_table_list
 from vedur.errors import StateError, UsageError
+from vedur.handlers.registry import unknown_handler
 from vedur.ops.add_table import AddTable
 from vedur.ops.check import check
-from vedur.ops.compare import chosen_tables
-from vedur.ops.doctor_tables import check_tables
+from vedur.ops.compare_tables import chosen_tables
+from vedur.ops.doctor.tables import check_tables
 from vedur.ops.session import Session
 from vedur.status.snapshot import read_node
 

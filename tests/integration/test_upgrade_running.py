@@ -13,14 +13,14 @@ import pytest
 
 from tests.fixtures.clock import FakeClock
 from tests.fixtures.wait import until
-from tests.integration.copy_lab import Lab
-from tests.integration.writers import Writers, check, make
+from tests.labs.first_copy import Lab
+from tests.labs.writers import Writers, check, make
 from vedur import db as vdb
 from vedur.db import install as installer
 from vedur.db.install import State, inspect, install
 from vedur.errors import StateError
 from vedur.sql import SCHEMAS
-from vedur.worker.copying_steps import Step
+from vedur.worker.first_copy.steps import Step
 
 pytestmark = [pytest.mark.timeout(400)]
 

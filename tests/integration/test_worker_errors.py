@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.oracle.leaf import Leaf
-from tests.oracle.pair import QUEUE
+from tests.labs.leaf import Leaf
+from tests.labs.pair import QUEUE
 from vedur.db.conninfo import with_params
 from vedur.status.snapshot import read_node
 from vedur.status.tree import info_lines

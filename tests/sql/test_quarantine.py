@@ -1,4 +1,4 @@
-"""Who may look at, and work with, events that were put aside."""
+"""Who may read, and work with, events in quarantine."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def test_those_who_run_nodes_may_work_with_them(db: vdb.Database, role: str) -> 
     said = dict.fromkeys(("ev_id", "ev_txid", "ev_type", "table", "dest", "key", "sqlstate"))
     said |= {"queue": "q", "consumer": "c", "prev_tick": 1, "tick": 2, "detail": None}
     for _ in range(2):
-        db.execute(query("quarantine", "note_error"), said | {"message": "no"})
+        db.execute(query("quarantine", "record_stuck_event"), said | {"message": "no"})
     assert db.value("select attempts from vedur.replay_error") == 2
-    db.execute(query("quarantine", "clear_error"), ["q", "c"])
+    db.execute(query("quarantine", "clear_stuck_event"), ["q", "c"])
     asked = ["q", "c", None, None, None, 7, "why"]
     number = db.value(query("quarantine", "ask_skip"), asked)
     db.execute(query("quarantine", "end_skip"), ["done", number])

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import tests.torture.nodes
-import tests.torture.poison
+import tests.torture.quarantine
 import tests.torture.rejoin  # noqa: F401  (the same)
 from tests.torture import checks
 from tests.torture.faults import FAULTS, Cycle, NotReached, Skipped

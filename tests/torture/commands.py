@@ -80,7 +80,7 @@ def _serve(path: str) -> None:
     import vedur.cli.commands
     import vedur.cli.main
     import vedur.ops.compare
-    import vedur.ops.execute
+    import vedur.ops.execute.run
     import vedur.ops.repair
     import vedur.ops.show  # noqa: F401
 

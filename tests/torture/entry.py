@@ -80,7 +80,7 @@ class Hook:
 def run(control: str, program: str, args: list[str]) -> int:
     """Set the hook, then run the program's own main."""
     failpoint.set_hook(Hook(Path(control)))
-    from vedur.ops import moment
+    from vedur.node import moment
 
     moment.HOLD = COMPARE_HOLD
     if program == "pgqd":

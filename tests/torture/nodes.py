@@ -116,20 +116,23 @@ def at_provider(point: str, action: str) -> Run:
 
 
 def _back(c: Cycle, tick: int) -> None:
-    """What an operator does after it."""
+    """What an operator does after it: the same command again, then the way back."""
     if c.rig.position() != tick:
         raise checks.Failed(f"the leaf stood at {tick}, and now at {c.rig.position()}")
-    paused = c.rig.value(
-        LEAF, "select paused from pgq_node.local_state where consumer_name = %s", [LEAF]
-    )
-    c.note["paused"] = paused
-    if paused:
-        c.rig.ok(LEAF, "resume")
-    if c.rig.value(LEAF, _PROVIDER, [LEAF]) == ROOT:
-        return
-    if c.rig.value(ROOT, _KNOWN, [LEAF]):  # broken off before the old provider was told
-        c.rig.query(ROOT, "select * from pgq_node.unregister_subscriber(%s, %s)", [QUEUE, LEAF])
+    c.note["paused"] = _paused(c)
+    moved = c.rig.value(LEAF, _PROVIDER, [LEAF]) == MID
+    if not moved or _paused(c) or c.rig.value(ROOT, _KNOWN, [LEAF]):
+        c.rig.ok(LEAF, "change-provider", f"--provider={MID}")
+    if _paused(c):
+        raise checks.Failed("the leaf is paused after change-provider was run again")
+    if c.rig.value(ROOT, _KNOWN, [LEAF]):
+        raise checks.Failed("the root keeps a subscription for the leaf, which has left it")
     c.rig.ok(LEAF, "change-provider", f"--provider={ROOT}")
+
+
+def _paused(c: Cycle) -> bool:
+    text = "select paused from pgq_node.local_state where consumer_name = %s"
+    return bool(c.rig.value(LEAF, text, [LEAF]))
 
 
 def register() -> None:

@@ -118,7 +118,7 @@ def java_of(pid: int) -> int | None:
 
 
 #: In the command line of the process that forks Python tasks, and of its children.
-DAEMON = "vedur.pipeline.taskd"
+DAEMON = "vedur.pipeline.spark.task_process"
 
 
 def spark_pythons(pid: int) -> tuple[list[int], list[int]]:

@@ -317,7 +317,7 @@ def register() -> None:
     }  # fmt: skip
     for work, whats in POINTS.items():
         if work not in _WORKS:
-            continue  # tests/torture/nodes.py, poison.py, rejoin.py
+            continue  # tests/torture/nodes.py, quarantine.py, rejoin.py
         share = _WORKS[work][1] / (len(whats) * 4)
         for what in whats:
             for action, part in (("kill", 0.3), ("error", 1.5), ("hold", 2.0)):

@@ -13,8 +13,8 @@ import pytest
 
 from tests.fixtures.wait import until
 from vedur.clock import SYSTEM, Backoff
-from vedur.daemon import AlreadyRunning, PidFile, Sent, Signals, is_running, signal_pidfile
-from vedur.errors import StateError
+from vedur.daemon import PidFile, Sent, Signals, is_running, signal_pidfile
+from vedur.errors import AlreadyRunning, StateError
 
 
 def dead_pid() -> int:

@@ -15,10 +15,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.examples import examples
-from vedur.catalog.script import parse_script, without_transaction
-from vedur.change.collapse import Collapser
-from vedur.change.rename import rename_tables
-from vedur.change.table import Column, TableSpec
 from vedur.cli.commands import COMMANDS
 from vedur.cli.grammar import Grammar
 from vedur.config import load_londiste, load_pgqd
@@ -26,6 +22,10 @@ from vedur.db.conninfo import parse
 from vedur.errors import VedurError
 from vedur.log import mask
 from vedur.names import parse_name, quote_ident
+from vedur.pipeline.replay.collapse import Collapser
+from vedur.script.rename import rename_tables
+from vedur.script.script import parse_script, without_transaction
+from vedur.tables.mapping import TableSpec, TargetColumn
 
 FAST = settings(
     max_examples=examples(300),
@@ -154,9 +154,9 @@ SPEC = TableSpec(
     dest='"public"."t"',
     stage="stage",
     columns=(
-        Column("id", "integer", canonical=True),
-        Column("v", "text"),
-        Column("j", "jsonb", "json"),
+        TargetColumn("id", "integer", canonical=True),
+        TargetColumn("v", "text"),
+        TargetColumn("j", "jsonb", "json"),
     ),
     unique_keys=(frozenset(("id",)),),
 )

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from vedur.db.contract import literal
 from vedur.log import (
     TRACE,
     LogOptions,
-    cut_connstr,
     drop_console,
     holds_password,
     mask,
@@ -25,7 +25,6 @@ from vedur.log import (
     spark_log,
     trim_log,
 )
-from vedur.node.command import literal
 
 log = logging.getLogger("vedur.test")
 
@@ -82,14 +81,6 @@ def test_mask_connstr(text: str, want: str) -> None:
 )
 def test_mask_inside_sentences(text: str, want: str) -> None:
     assert mask(text) == want
-
-
-def test_cut_as_the_seeds_show_it() -> None:
-    connstr = "host=172.16.3.33 port=1919 user=postgres dbname=digoal_01 password=postgres"
-    want = "host=172.16.3.33 port=1919 user=postgres dbname=digoal_01  [...]"
-    assert cut_connstr(connstr) == want
-    assert cut_connstr("dbname=a") == "dbname=a"
-    assert cut_connstr("postgresql://u:s3cret@h/d") == "postgresql://u:***@h/d"
 
 
 def test_londiste_line(capsys) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from vedur.catalog.attrs import decode_attrs, encode_attrs
 from vedur.catalog.sequences import SequenceInfo, get_seq_list
-from vedur.catalog.tables import TableInfo, get_table_list
+from vedur.catalog.tables import TableInfo, TableSet, get_table_list
+from vedur.change.attrs import decode_attrs, encode_attrs
 
 __all__ = [
     "SequenceInfo",
     "TableInfo",
+    "TableSet",
     "decode_attrs",
     "encode_attrs",
     "get_seq_list",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from vedur.catalog.sequences import get_seq_list
+from vedur.catalog.tables import get_table_list
 from vedur.catalog.watch import accept_script, begin_script
 from vedur.db import Database
-from vedur.errors import DatabaseError, PrivilegeError
-from vedur.node.command import Answer, command
+from vedur.db.contract import Answer, command
+from vedur.script.on_node import LocalNames
 from vedur.sql import query
 
 
@@ -42,28 +44,9 @@ def applied_script(db: Database, name: str) -> str | None:
     return None if text is None else str(text)
 
 
-def set_role(db: Database, role: str) -> None:
-    """Session role until the end of the transaction: replica, local or origin.
-
-    Works for a plain role where the SQL was installed by a superuser, or where the one who
-    installed it was given the parameter. A foreign installation without the function needs the
-    right itself.
-    """
-    try:
-        with db.transaction():
-            db.call("londiste.set_session_replication_role", role, True)
-    except PrivilegeError as error:
-        remedy = _REMEDY_14 if db.server_version < 150000 else _REMEDY
-        raise PrivilegeError(f"{error.message}: as superuser {remedy}", **error.values) from error
-    except DatabaseError as error:
-        if error.sqlstate not in ("42883", "3F000"):  # no such function, no such schema
-            raise
-        db.query(query("catalog", "set_role_plain"), [role])
-
-
-#: PostgreSQL 14 has no rights on parameters.
-_REMEDY = (
-    'run "grant set on parameter session_replication_role to" the owner of '
-    "londiste.set_session_replication_role"
-)
-_REMEDY_14 = "own londiste.set_session_replication_role"
+def read_local_names(db: Database, queue: str) -> LocalNames:
+    """Read which tables and sequences of the set the node has, and what they are called there."""
+    return LocalNames(
+        get_table_list(db, queue).local_names,
+        {s.seq_name for s in get_seq_list(db, queue) if s.local},
+    )

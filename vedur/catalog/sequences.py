@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vedur.db import Database
-from vedur.node.command import Answer, command, exec_query
+from vedur.db.contract import Answer, command, exec_query
 
 
 @dataclass(frozen=True)

@@ -5,24 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from vedur.catalog.attrs import (
+from vedur.change.attrs import (
     COLUMNS,
     COPY_CONDITION,
+    COPY_NODE,
+    HANDLER,
+    ON_ERROR,
     decode_attrs,
     encode_attrs,
     keeps_rows,
     same_but_policy,
 )
-from vedur.change.columns import Columns, parse_columns
-from vedur.change.table import Replica
 from vedur.db import Database
+from vedur.db.contract import Answer, command, exec_query
 from vedur.errors import StateError
 from vedur.names import parse_name
-from vedur.node.command import Answer, command, exec_query
 from vedur.sql import query
+from vedur.tables.columns import Columns, parse_columns
+from vedur.tables.mapping import TableMap
 
 #: merge_state of a table whose copy is done; `?` is how old versions wrote it.
 OK_STATES = ("ok", "?")
+
+
+def is_in_sync(merge_state: str | None) -> bool:
+    """Tell by its state whether a table's first copy is done, so that the worker itself applies
+    its changes. The one meaning of "in sync"."""
+    return merge_state in OK_STATES
 
 
 @dataclass(frozen=True)
@@ -56,15 +65,31 @@ class TableInfo:
         return parse_columns(text) if text else None
 
     @property
-    def replica(self) -> Replica:
-        """What replay must be told about it."""
-        return Replica(
+    def mapping(self) -> TableMap:
+        """How it lives here; the provider's name for it is not known from here."""
+        attrs = self.attrs
+        listed = attrs.get(COLUMNS)
+        return TableMap(
             self.table_name,
             self.dest_table,
             self.custom_snapshot,
-            self.copy_condition,
-            self.columns,
+            attrs.get(COPY_CONDITION),
+            parse_columns(listed) if listed else None,
+            handler=attrs.get(HANDLER),
+            keeps_rows=keeps_rows(attrs),
+            on_error=attrs.get(ON_ERROR),
         )
+
+    def mapping_from(self, provider: TableInfo | None) -> TableMap:
+        """How it lives here and what the provider calls it, by the provider's row of the table."""
+        source = provider.dest_table if provider is not None else None
+        return replace(self.mapping, source=source)
+
+    @property
+    def copy_node(self) -> str | None:
+        """The node from which it is copied, `?` for the nearest that can be copied from; None for
+        the provider."""
+        return self.attrs.get(COPY_NODE) or None
 
     @property
     def keeps_rows(self) -> bool:
@@ -73,13 +98,53 @@ class TableInfo:
 
     @property
     def ready(self) -> bool:
-        """True when it is here and its copy is done."""
-        return self.local and self.merge_state in OK_STATES
+        """True when it is here and in sync."""
+        return self.local and is_in_sync(self.merge_state)
 
 
-def get_table_list(db: Database, queue: str) -> list[TableInfo]:
-    """All tables of the set that the node knows, in the order in which they were added."""
-    return [
+class TableSet(tuple[TableInfo, ...]):
+    """The tables of a set as one node has them, in the order in which they were added there."""
+
+    __slots__ = ()
+
+    @property
+    def local(self) -> TableSet:
+        """Those that are replicated on the node; it only knows of the others."""
+        return TableSet(t for t in self if t.local)
+
+    @property
+    def ready(self) -> TableSet:
+        """Those that are on the node and in sync."""
+        return TableSet(t for t in self if t.ready)
+
+    @property
+    def unready(self) -> TableSet:
+        """Those that are on the node and whose first copy is not done."""
+        return TableSet(t for t in self if t.local and not t.ready)
+
+    @property
+    def names(self) -> list[str]:
+        """Their names in the set."""
+        return [t.table_name for t in self]
+
+    @property
+    def by_name(self) -> dict[str, TableInfo]:
+        """The tables by their names in the set."""
+        return {t.table_name: t for t in self}
+
+    @property
+    def local_names(self) -> dict[str, str]:
+        """What the node calls those that are replicated on it, by their names in the set."""
+        return {t.table_name: t.dest_table for t in self if t.local}
+
+    def find(self, name: str) -> TableInfo | None:
+        """Return the table with this name in the set, None if there is none."""
+        return next((t for t in self if t.table_name == name), None)
+
+
+def get_table_list(db: Database, queue: str) -> TableSet:
+    """Read all tables of the set that the node knows."""
+    return TableSet(
         TableInfo(
             table_name=row.table_name,
             local=row.local,
@@ -92,20 +157,39 @@ def get_table_list(db: Database, queue: str) -> list[TableInfo]:
             dest_table=row.dest_table or row.table_name,
         )
         for row in exec_query(db, "londiste.get_table_list", queue)
-    ]
+    )
+
+
+def missing_part(there: TableInfo, wanted: TableMap) -> str:
+    """Say which part of a table a node has, if what is wanted is more than that; empty if it has
+    all that is wanted. Pure.
+
+    The same condition on both nodes is enough, and a list that has all columns that are wanted, as
+    long as no column has another name on either of them.
+    """
+    condition, listed = there.copy_condition, there.columns
+    same_names = _keeps_names(listed) and _keeps_names(wanted.columns)
+    if condition and not (same_names and condition == wanted.condition):
+        return f"rows where {condition}"
+    if listed is not None:
+        asked = {name for name, _ in wanted.columns or ()}
+        if not (same_names and asked and asked <= {name for name, _ in listed}):
+            return "some of its columns"
+    handler = there.mapping.handler
+    return f"what handler {handler} makes of it" if handler else ""
+
+
+def _keeps_names(columns: Columns | None) -> bool:
+    return all(name == here for name, here in columns or ())
 
 
 def sharing(db: Database, queue: str, table: TableInfo) -> list[str]:
-    """Names of other local tables, of any queue, whose rows are in the same table here, or in one
-    that is a partition of the other."""
-    dest = parse_name(table.dest_table)
-    words = {
-        "queue": queue,
-        "table": table.table_name,
-        "schema": dest.schema,
-        "name": dest.name,
-    }
-    return [row.table_name for row in db.query(query("catalog", "sharing"), words)]
+    """Read the names of other local tables, of any queue, whose rows are in the same table here,
+    or in one that is a partition of the other."""
+    dest = parse_name(table.dest_table).quoted
+    rows = db.query(query("catalog", "sharing"), {"dest": dest})
+    own = (queue, table.table_name)
+    return [row.table_name for row in rows if (row.queue_name, row.table_name) != own]
 
 
 def local_add_table(
@@ -145,10 +229,10 @@ def local_set_table_state(
 
 
 def hold_table(db: Database, queue: str, seen: TableInfo) -> bool:
-    """Keep a table as it was seen until the end of the transaction; False if it has changed.
+    """Lock a table's row until the end of the transaction; False if it has changed since `seen`.
 
-    Whoever removes it, adds it anew or sets its state meanwhile waits, or was first. Another policy
-    for refused events is no change: a copy that goes on would come to the same.
+    A concurrent remove, re-add or change of state waits for us, or has already happened. Another
+    policy for refused events is no change: a copy that goes on would come to the same.
     """
     row = db.one(query("copy", "hold_table"), [queue, seen.table_name])
     return (
@@ -160,23 +244,47 @@ def hold_table(db: Database, queue: str, seen: TableInfo) -> bool:
 
 
 def hold_ready(db: Database, queue: str, seen: TableInfo) -> TableInfo | None:
-    """Keep a table that is in sync until the end of the transaction; as it is now, or None.
+    """Lock the row of a table that is in sync until the end of the transaction; returns it as it is
+    now, or None.
 
     None where a copy has begun, or where other rows, columns or another name here are asked for
     than when it was seen: what was fetched or staged for it then is of no use.
     """
-    for now in get_table_list(db, queue):
-        if now.table_name == seen.table_name:
-            same = now.ready and now.dest_table == seen.dest_table
-            same = same and same_but_policy(now.table_attrs, seen.table_attrs)
-            return now if same and hold_table(db, queue, now) else None
-    return None
+    now = get_table_list(db, queue).ready.find(seen.table_name)
+    if now is None or now.dest_table != seen.dest_table:
+        return None
+    same = same_but_policy(now.table_attrs, seen.table_attrs)
+    return now if same and hold_table(db, queue, now) else None
+
+
+def hold_at_tick(db: Database, queue: str, seen: TableInfo, command: str) -> None:
+    """Lock a table so that rows of the worker's tick may be written until the transaction ends;
+    raises if they may not be written.
+
+    Where another command has begun a new copy, they would be written into it. After such a copy,
+    until the worker has passed its snapshot, the table is ahead of the tick, and the worker leaves
+    out the events that would bring older rows up to date.
+    """
+    now = hold_ready(db, queue, seen)
+    if now is None:
+        raise StateError(
+            f'table "{seen.table_name}" was changed by another command meanwhile: '
+            f"nothing is changed, run {command} again"
+        )
+    if now.custom_snapshot is not None:
+        raise StateError(
+            f'table "{seen.table_name}" was copied just now and is ahead of the worker: '
+            f"nothing is changed, run {command} again in a moment"
+        )
 
 
 def change_table_state(
     db: Database, queue: str, seen: TableInfo, snapshot: str | None, state: str | None
 ) -> TableInfo | None:
-    """Move a table on if it still is as it was seen; as it is then, or None."""
+    """Change a table's state if nobody has changed the table since `seen` was read.
+
+    Returns the table as it is then, or None.
+    """
     with db.transaction():
         if not hold_table(db, queue, seen):
             return None
@@ -205,22 +313,22 @@ def change_table_attr(db: Database, queue: str, table: str, key: str, value: str
 
 
 def local_set_table_struct(db: Database, queue: str, table: str, ddl: str | None) -> Answer:
-    """Keep the DDL that a copy has dropped, or None once it is back."""
+    """Store the DDL that a copy has dropped, or None once it is back."""
     return command(db, "londiste.local_set_table_struct", queue, table, ddl)
 
 
 def local_show_missing(db: Database, queue: str) -> list[tuple[str, str]]:
-    """(kind, name) of tables and sequences that could be replicated here and are not."""
+    """Read (kind, name) of tables and sequences that could be replicated here and are not."""
     rows = exec_query(db, "londiste.local_show_missing", queue)
     return [(row.obj_kind, row.obj_name) for row in rows]
 
 
 def existing(db: Database, names: Sequence[str], kinds: Sequence[str]) -> set[str]:
-    """Those of the contract names that exist in the database with one of the relkinds."""
+    """Read which of the contract names exist in the database with one of the relkinds."""
     rows = db.query(query("catalog", "existing_relations"), [list(names), list(kinds)])
     return {row.name for row in rows}
 
 
 def all_relations(db: Database, kinds: Sequence[str]) -> list[str]:
-    """Every user relation of the kinds, as contract names."""
+    """Read the contract names of all user relations of the kinds."""
     return [row.name for row in db.query(query("catalog", "user_relations"), [list(kinds)])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 _SPECIAL = re.compile(r"[\\\t\n\r]")
 _TO_ESCAPE = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
@@ -15,6 +15,8 @@ NULL = "\\N"
 #: What stands before a payload that cannot be text.
 NOT_UTF8 = "not UTF-8: "
 _SHOWN = "vedur.shown"
+#: Characters of rows that are sent together.
+_BLOCK_CHARS = 1 << 18
 
 
 def escape(value: str) -> str:
@@ -35,6 +37,20 @@ def fields(row: str) -> list[str | None]:
     if "\\" not in row:
         return parts
     return [_unescape(p) for p in parts]  # type: ignore[arg-type]
+
+
+def in_blocks(rows: Iterable[str]) -> Iterator[bytes]:
+    """Yield rows joined to blocks that are worth sending."""
+    block: list[str] = []
+    size = 0
+    for row in rows:
+        block.append(row)
+        size += len(row)
+        if size > _BLOCK_CHARS:
+            yield "".join(block).encode()
+            block, size = [], 0
+    if block:
+        yield "".join(block).encode()
 
 
 def readable(block: bytes) -> bytes:

@@ -14,6 +14,18 @@ _JSON = option("--json", help="print JSON")
 _ALL = option("--all", help="all that are available")
 _NODE = option("--node", help="the node to act on (default: the local one)", metavar="NODE")
 _CONSUMER = option("--consumer", help="the consumer (default: the worker)", metavar="NAME")
+_DEAD = option(
+    "--dead",
+    help="a node that is gone: it is not waited for (repeatable)",
+    metavar="NODE",
+    repeat=True,
+)
+_MOVE_WAIT = option(
+    "--max-wait",
+    help="give up if the new provider is behind and does not come up within this time (default 60)",
+    metavar="SECONDS",
+    kind=float,
+)
 _NOCHECK = option("--nocheck", help="do not check that CONNSTR leads to the database of INI")
 _PROVIDER = option(
     "--provider",
@@ -22,18 +34,31 @@ _PROVIDER = option(
 )
 _MAX_WAIT = option(
     "--max-wait",
-    help="give up if the node lags and does not come up within this time (default 60)",
+    help="give up if the node is behind and does not catch up within this time (default 60)",
     metavar="SECONDS",
     kind=float,
 )
 _ON_ERROR = option(
     "--on-error",
-    help="what becomes of events that this node refuses: stop, quarantine-row or quarantine-table "
+    help="what to do with events that this node refuses: stop, quarantine-row or quarantine-table "
     "(default: on_error in INI)",
     metavar="POLICY",
 )
-_SKIP_NON_EXISTING = option("--skip-non-existing", help="pass over names that do not exist")
+_SKIP_NON_EXISTING = option("--skip-non-existing", help="ignore names that do not exist")
 
+_COPY_NODE: tuple[Option, ...] = (
+    option(
+        "--copy-node",
+        help="copy from this node instead of the provider; it must be the root or a branch, not "
+        "below this node, and have the table whole and in sync",
+        metavar="NODE",
+    ),
+    option(
+        "--find-copy-node",
+        help="copy from the nearest node above, beginning with the provider, that has the table "
+        "whole and in sync",
+    ),
+)
 _ADD_TABLE: tuple[Option, ...] = (
     option("--all", help="every table that the provider (on the root: the database) has"),
     option("--wait-sync", help="return when the first copy is done"),
@@ -58,6 +83,7 @@ _ADD_TABLE: tuple[Option, ...] = (
     ),
     option("--expect-sync", help="the rows are there already: no first copy"),
     option("--skip-truncate", help="keep the rows that are in the table before the first copy"),
+    *_COPY_NODE,
     option("--no-triggers", help="make no triggers"),
     option(
         "--trigger-flags",
@@ -66,12 +92,25 @@ _ADD_TABLE: tuple[Option, ...] = (
         metavar="BAIUDLQJS",
     ),
     option(
-        "--trigger-arg", help="argument of the trigger (repeatable)", metavar="ARG", repeat=True
+        "--trigger-arg",
+        help="argument of the trigger (repeatable)",
+        metavar="ARG",
+        dest="trigger_args",
+        repeat=True,
     ),
     option("--handler", help="table handler, see show-handlers", metavar="NAME"),
-    option("--handler-arg", help="argument of it (repeatable)", metavar="KEY=VALUE", repeat=True),
-    option("--merge-all", help="refused in this version: parts would empty each other's rows"),
-    option("--no-merge", help="other queues have a table of this name, too: take this one's"),
+    option(
+        "--handler-arg",
+        help="argument of it (repeatable)",
+        metavar="KEY=VALUE",
+        dest="handler_args",
+        repeat=True,
+    ),
+    option("--merge-all", help="refused in this version: tables would delete each other's rows"),
+    option(
+        "--no-merge",
+        help="use only this queue's table, although other queues have one of this name",
+    ),
     _ON_ERROR,
     option(
         "--max-parallel-copy",
@@ -106,20 +145,21 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "create-branch",
-        "make it a node that others can read from (refused in this version)",
+        "make it a node that others can read from",
         "nodes:create_branch",
         _NODES,
         "[NODE [CONNSTR]]",
         most=2,
-        details="Refused in this version: the worker does not publish events on a branch yet, so "
-        "nodes below it would get nothing and the root's queue would never be rotated. For a node "
-        "that is a branch already, the command brings its SQL up to date. A branch that Londiste's "
-        "own worker runs can be the provider of a leaf.",
+        details="A branch reads from the root or from another branch, as a leaf does, and has a "
+        "copy of the queue, from which further nodes read: every event and every tick, whatever "
+        "becomes of the event on this node. Its server needs a ticker (pgqd), which rotates that "
+        "queue. For a node that is a branch already, the command brings its SQL up to date.",
         options=(
             _PROVIDER,
             option(
                 "--sync-watermark",
-                help="keep positions together with these nodes only",
+                help="the queue below this node keeps what these nodes need, not what the whole "
+                "set needs; the nodes ask each other for their positions",
                 metavar="NODE,...",
             ),
             _NOCHECK,
@@ -127,7 +167,7 @@ COMMANDS: tuple[Command, ...] = (
         examples=(
             (
                 "mid.ini create-branch mid 'host=db2 dbname=x' --provider='host=db1 dbname=x'",
-                "only brings the SQL of a branch that exists up to date",
+                "a branch below the root on db1",
             ),
         ),
         side="admin",
@@ -161,8 +201,17 @@ COMMANDS: tuple[Command, ...] = (
         least=1,
         most=1,
         details="Its tables stay as they are, without triggers. Nodes that cannot be reached are "
-        "named in a warning.",
-        examples=(("src.ini drop-node dst", "the set goes on without dst"),),
+        "named in a warning. A node that others read from is not dropped, unless --reparent moves "
+        "them first: all of them are looked at before the first one is moved (change-provider), "
+        "and nothing is copied again.",
+        options=(
+            option("--reparent", help="let the nodes below it read from its provider"),
+            _MOVE_WAIT,
+        ),
+        examples=(
+            ("src.ini drop-node dst", "the set goes on without dst"),
+            ("src.ini drop-node mid --reparent", "nodes below mid read from its provider"),
+        ),
         side="admin",
     ),
     Command(
@@ -188,11 +237,67 @@ COMMANDS: tuple[Command, ...] = (
         "read from another node, without a new copy",
         "nodes:change_provider",
         _NODES,
+        details="Everything is looked at first: that both nodes answer, that the new provider is "
+        "not below this node, that it has the tick that is applied here or will have it soon, and "
+        "that no table is being copied. Then the worker is paused, subscribed at the new provider, "
+        "switched and resumed, and its old subscription ends. An error or an interrupt lets the "
+        'worker go on. After a kill "status" shows move_provider among the attributes of the node: '
+        "run the same command again, it finishes what was begun.\n\n"
+        "--consumer moves a consumer beside the worker that keeps its position on the node. A "
+        "provider that is gone is named with --dead, or tagged as dead before (tag-dead).",
         options=(
             option("--provider", help="name of the node to read from", metavar="NODE"),
             _NODE,
+            _CONSUMER,
+            _DEAD,
+            _MOVE_WAIT,
         ),
-        examples=(("dst.ini change-provider --provider=mid", "dst now reads from mid"),),
+        examples=(
+            ("dst.ini change-provider --provider=mid", "dst now reads from mid"),
+            (
+                "dst.ini change-provider --provider=src --dead=mid",
+                "mid is gone: read from the root",
+            ),
+        ),
+        side="admin",
+    ),
+    Command(
+        "tag-dead",
+        "tell every node that nodes are gone, so that nobody connects to them",
+        "nodes:tag_dead",
+        _NODES,
+        "NODE...",
+        least=1,
+        most=None,
+        details="Commands and the status page no longer wait for these nodes. Nothing else "
+        "changes: the queue of their provider keeps events for them until they are dropped, or "
+        "come back (tag-alive).",
+        examples=(("src.ini tag-dead dst", "dst has broken down and may come back"),),
+        side="admin",
+    ),
+    Command(
+        "tag-alive",
+        "tell every node that nodes are back",
+        "nodes:tag_alive",
+        _NODES,
+        "NODE...",
+        least=1,
+        most=None,
+        examples=(("src.ini tag-alive dst", "dst is back"),),
+        side="admin",
+    ),
+    Command(
+        "rename-node",
+        "give a node another name, on all nodes",
+        "nodes:rename_node",
+        _NODES,
+        "OLD NEW",
+        least=2,
+        most=2,
+        details="Workers go on meanwhile. All nodes must answer. The node, its provider and the "
+        "nodes below it need the SQL of this version of Vedur. If the command is ended in the "
+        "middle, run it again. Change node_name in the INI of the node yourself.",
+        examples=(("src.ini rename-node dst berlin", "dst is called berlin from now on"),),
         side="admin",
     ),
     Command(
@@ -204,33 +309,34 @@ COMMANDS: tuple[Command, ...] = (
         least=2,
         most=2,
         details="For a node that has moved to another host or port. The new connect string must "
-        "lead to that node. The root tells all nodes through the queue; those that can be reached "
-        "are told at once, and the others are named: where one of them reads from the node that "
-        'has moved, run the same command there. Change "db" in the INI of the moved node '
+        "lead to that node. Nodes that can be reached get it at once, all nodes get it through the "
+        "queue, and nodes that cannot be reached are named: if one of them reads from the node "
+        'that has moved, run the same command there. Change "db" in the INI of the moved node '
         "yourself.",
         options=(option("--nocheck", help="do not check that CONNSTR leads to NODE"),),
         examples=(
-            ("dst.ini change-location src 'host=db9 dbname=shop'", "the root lives on db9 now"),
+            ("dst.ini change-location src 'host=db9 dbname=shop'", "the root is on db9 now"),
         ),
         side="admin",
     ),
     Command(
         "rejoin",
         "bring a node back whose position is lost, after a restore from a backup",
-        "proof:rejoin",
+        "compare:rejoin",
         _NODES,
-        details='For a leaf whose worker says "Lost position": this database or the provider '
-        "was restored from a backup, or the root is a standby now that was behind. Without "
-        "--apply it only says what it found and what it would do, with numbers of rows.\n\n"
-        "Where the provider still has the tick that this node has applied, its consumer is put "
-        "there, and nothing else is needed. Else the node goes on at a new tick and every table "
-        "is compared and repaired: rows that differ are written, and rows that only this node has "
-        "are removed; vedur.repair_log keeps them. Until a table is equal its state is None, so "
-        "wait-sync waits for it. Tables without a key are copied by the worker, which must be "
-        "running. If the command is ended in the middle, run it again.",
+        details='For a leaf whose worker reports "Lost position": this database or the '
+        "provider was restored from a backup, or the root is now a standby that was behind. "
+        "Without --apply it only shows what is wrong and what it would do, with numbers of "
+        "rows.\n\n"
+        "If the provider still has the tick that this node has applied, the consumer is moved "
+        "there, and nothing else is needed. Otherwise the node continues at a new tick, and "
+        "every table is compared and repaired: rows that differ are written, and rows that "
+        "only this node has are removed; vedur.repair_log keeps them. Until a table is equal "
+        "its state is None, so wait-sync waits for it. Tables without a key are copied by the "
+        "worker, which must be running. If the command is ended in the middle, run it again.",
         options=(
             option("--apply", help="do it"),
-            option("--copy", help="copy all tables anew instead of repairing them"),
+            option("--copy", help="copy all tables again instead of repairing them"),
             option("--force", help="compare and repair although the position fits"),
             option(
                 "--limit",
@@ -240,7 +346,7 @@ COMMANDS: tuple[Command, ...] = (
             ),
             option(
                 "--max-wait",
-                help="give up if the worker does not come to a tick within this time (default 120)",
+                help="give up if the worker does not reach a tick within this time (default 120)",
                 metavar="SECONDS",
                 kind=float,
             ),
@@ -248,21 +354,21 @@ COMMANDS: tuple[Command, ...] = (
         ),
         examples=(
             ("dst.ini rejoin", "what is wrong, and what would be done"),
-            ("dst.ini rejoin --apply", "do it"),
+            ("dst.ini rejoin --apply", "repair it"),
         ),
         side="repair",
     ),
     Command(
         "wait-root",
         "wait until the node has what the root has now",
-        "waiting:wait_root",
+        "wait:wait_root",
         _NODES,
         examples=(("dst.ini wait-root", "then everything committed before is here"),),
     ),
     Command(
         "wait-provider",
         "wait until the node has what its provider has now",
-        "waiting:wait_provider",
+        "wait:wait_provider",
         _NODES,
         examples=(("dst.ini wait-provider", "the same, one step up the cascade"),),
     ),
@@ -273,17 +379,20 @@ COMMANDS: tuple[Command, ...] = (
         _TABLES,
         "TABLE...",
         most=None,
-        details="First on the root, then on the nodes that shall have them; there a first copy "
-        "follows, made by the worker. TABLE is schema.name (default schema: public) or a glob "
-        "with * and ?; names may be quoted as in SQL, inside the shell's quotes: "
-        "'\"Weird Schema\".\"Order\"' is the same as 'Weird Schema.Order'.\n\n"
-        "A table needs a primary key, or a unique index over NOT NULL columns that is neither "
-        "partial nor deferrable nor of an expression; the one of REPLICA IDENTITY USING INDEX "
-        "comes first. With --all or a glob all tables are looked at before the first is added, and "
-        "every one that cannot be added is named with its reason.\n\n"
-        "Two tables may bring rows to one local table (--dest-table) only if each has a condition "
-        "(--where) that tells its rows from the other's, and the second is added with "
-        "--skip-truncate or --expect-sync.",
+        details="First on the root, then on the nodes that should have them; there the worker "
+        "makes a first copy. TABLE is schema.name (default schema: public) or a glob with * "
+        "and ?; names may be quoted as in SQL, inside the shell's quotes: '\"Weird "
+        "Schema\".\"Order\"' is the same as 'Weird Schema.Order'.\n\n"
+        "A table needs a primary key, or a unique index over NOT NULL columns that is not "
+        "partial, not deferrable and not over an expression; the index of REPLICA IDENTITY "
+        "USING INDEX is preferred. With --all or a glob all tables are checked before the "
+        "first is added, and every table that cannot be added is named with its reason.\n\n"
+        "Two tables may bring rows to one local table (--dest-table) only if each has a "
+        "condition (--where) that separates its rows from the other's, and the second is added "
+        "with --skip-truncate or --expect-sync.\n\n"
+        "The first copy reads from the provider. A provider that lacks the table, or has some of "
+        "its rows or columns, cannot be copied from; then another node can be (--find-copy-node, "
+        "--copy-node). Changes come from the provider in any case.",
         options=_ADD_TABLE,
         examples=(
             ("src.ini add-table shop.orders shop.items", "offer two tables"),
@@ -296,6 +405,10 @@ COMMANDS: tuple[Command, ...] = (
                 "dst.ini add-table shop.users --columns=id,name,mail=contact --create",
                 "some columns, one of them renamed",
             ),
+            (
+                "dst.ini add-table shop.orders --find-copy-node",
+                "below a branch that does not have the table, or has a part of it",
+            ),
         ),
         side="admin",
     ),
@@ -307,9 +420,10 @@ COMMANDS: tuple[Command, ...] = (
         "TABLE",
         least=1,
         most=1,
-        details="Rows for which the new condition does not hold go, those for which it holds and "
-        "the old one did not come from the provider: no new copy, exact while changes go on. Rows "
-        "and condition change in one transaction; the worker waits meanwhile.\n\n"
+        details="Rows that do not match the new condition are deleted; rows that match it and "
+        "did not match the old one are copied from the provider. There is no new copy, and the "
+        "result is exact while changes go on. Rows and condition change in one transaction; "
+        "the worker waits meanwhile.\n\n"
         "Column names in the condition are those of the table here.",
         options=(
             option(
@@ -320,7 +434,10 @@ COMMANDS: tuple[Command, ...] = (
                 dest="where",
             ),
             option("--all-rows", "--no-where", help="no condition: all rows", dest="all_rows"),
-            option("--dry-run", help="count the rows that would come and go, change nothing"),
+            option(
+                "--dry-run",
+                help="count the rows that would be inserted and deleted, change nothing",
+            ),
             option(
                 "--force",
                 help="begin although the node is far behind; accept a condition that depends on "
@@ -331,21 +448,21 @@ COMMANDS: tuple[Command, ...] = (
         ),
         examples=(
             ("dst.ini change-filter shop.orders --where=\"region in ('eu', 'uk')\"", "more rows"),
-            ("dst.ini change-filter shop.orders --all-rows --dry-run", "what would come"),
+            ("dst.ini change-filter shop.orders --all-rows --dry-run", "what would be inserted"),
         ),
         side="repair",
     ),
     Command(
         "change-table",
-        "say what becomes of events of a table that the node refuses",
-        "poison:change_table",
+        "set what happens to events of a table that the node refuses",
+        "quarantine:change_table",
         _TABLES,
         "TABLE...",
         least=1,
         most=None,
-        details="stop: replay waits until the table is mended, nothing is lost. quarantine-row: "
+        details="stop: replay waits until the table is fixed, nothing is lost. quarantine-row: "
         "the event and later ones of its row wait in quarantine, the rest goes on. "
-        "quarantine-table: the whole table waits. default: what INI says (on_error).",
+        "quarantine-table: the whole table waits. default: the policy of INI (on_error).",
         options=(_ON_ERROR,),
         examples=(
             ("dst.ini change-table shop.orders --on-error=quarantine-row", "do not stop for one"),
@@ -399,21 +516,27 @@ COMMANDS: tuple[Command, ...] = (
         _TABLES,
         "TABLE...",
         most=None,
-        options=(_ALL,),
-        examples=(("dst.ini resync shop.orders", "throw the rows away and copy them anew"),),
+        details="The rows are deleted (not with --skip-truncate of add-table) and copied from the "
+        "provider, or from the node that --copy-node or --find-copy-node names. That choice is "
+        "kept with the table, also the one of add-table, and holds until another is made.",
+        options=(_ALL, *_COPY_NODE),
+        examples=(
+            ("dst.ini resync shop.orders", "delete the rows and copy them again"),
+            ("dst.ini resync shop.orders --copy-node=root", "copy them from another node"),
+        ),
         side="admin",
     ),
     Command(
         "wait-sync",
         "wait until the first copy of all tables is done",
-        "waiting:wait_sync",
+        "wait:wait_sync",
         _TABLES,
         examples=(("dst.ini wait-sync", "returns when every table is ok"),),
     ),
     Command(
         "status",
         "show the tree of nodes with lag, ticks and errors",
-        "listing:status",
+        "show:status",
         _INFO,
         details="Tables: in sync / being copied / in the set but not on the node. An error that "
         "stops a worker is shown on a line of its own.",
@@ -427,26 +550,26 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "errors",
         "show what stops the node, and the next command to type",
-        "poison:errors",
+        "quarantine:errors",
         _INFO,
         details="The event that is refused, with its table, key, tick and SQL error; first copies "
-        "that do not get on; what is in quarantine. The exit code is 1 if there is anything.",
+        "that are stuck; what is in quarantine. The exit code is 1 if there is anything.",
         options=(_JSON,),
         examples=(("dst.ini errors", "prints nothing when all is well"),),
     ),
     Command(
         "skip",
-        "leave out an event, or all events of a tick, that is in the way",
-        "poison:skip",
+        "quarantine an event, or all events of a tick, that blocks the node",
+        "quarantine:skip",
         _PROOF,
-        details="The worker does it in the transaction of its batch. What it leaves out is kept in "
-        "quarantine, and later events of the same row join it there: mend the table and run "
-        "quarantine replay, or give it up with quarantine drop.",
+        details="The worker does it in the transaction of its batch. The events are kept in "
+        "quarantine, and later events of the same row join them there: fix the table and run "
+        "quarantine replay, or discard them with quarantine drop.",
         options=(
             option("--event", help="number of the event, see errors", metavar="N", kind=int),
             option("--tick", help="all events of the batch of this tick", metavar="N", kind=int),
             option("--reason", help="why; kept with the events", metavar="TEXT"),
-            option("--force", help="also what is not in the way yet, when it comes"),
+            option("--force", help="also an event that does not block the node yet, when it comes"),
         ),
         examples=(
             ("dst.ini skip --event=4711 --reason='row of a test, ticket 12'", "go on without it"),
@@ -455,17 +578,17 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "quarantine",
-        "list, show, replay or drop events that were put aside",
-        "poison:quarantine",
+        "list, show, replay or drop events in quarantine",
+        "quarantine:quarantine",
         _PROOF,
         "list|show|replay|drop [ID...]",
         least=1,
         most=None,
         details="replay applies them in their order and takes them out of the quarantine in the "
         "same transaction; what is refused again stays. ID means all events of that event's row. "
-        "With --until-tick later events stay too, and go on holding their rows. "
+        "With --until-tick later events stay too, and still hold their rows. "
         "The exit code of replay is 1 if something stayed.\n\n"
-        "drop gives events up; it asks for --reason and --yes, and they stay in "
+        "drop discards events; it needs --reason and --yes, and the events are kept in "
         "vedur.quarantine_log.",
         options=(
             option("--table", help="only this table (repeatable)", metavar="NAME", repeat=True),
@@ -476,15 +599,15 @@ COMMANDS: tuple[Command, ...] = (
             _JSON,
         ),
         examples=(
-            ("dst.ini quarantine list", "what was put aside"),
-            ("dst.ini quarantine replay --table=shop.orders", "the table is mended"),
-            ("dst.ini quarantine drop 17 --reason='broken at the source' --yes", "give one up"),
+            ("dst.ini quarantine list", "what is in quarantine"),
+            ("dst.ini quarantine replay --table=shop.orders", "after the table is fixed"),
+            ("dst.ini quarantine drop 17 --reason='broken at the source' --yes", "discard one"),
         ),
     ),
     Command(
         "members",
         "list the nodes and how they are reached",
-        "listing:members",
+        "show:members",
         _INFO,
         options=(_JSON,),
         examples=(("src.ini members", "passwords are masked"),),
@@ -492,7 +615,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "node-info",
         "show the local node: type, health, connect strings",
-        "listing:node_info",
+        "show:node_info",
         _INFO,
         options=(_JSON,),
         examples=(("dst.ini node-info", "what INI describes"),),
@@ -500,7 +623,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "node-status",
         "show the local node between provider and subscribers",
-        "listing:node_status",
+        "show:node_status",
         _INFO,
         options=(_JSON,),
         examples=(("dst.ini node-status", "a part of status"),),
@@ -508,7 +631,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "tables",
         "list the replicated tables and their states",
-        "listing:tables",
+        "show:tables",
         _INFO,
         details="With -v also the progress of first copies that are under way.",
         options=(option("--names-only", help="print the names alone"), _JSON),
@@ -520,7 +643,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "seqs",
         "list the replicated sequences",
-        "listing:seqs",
+        "show:seqs",
         _INFO,
         options=(_JSON,),
         examples=(("dst.ini seqs", "last_value is what the root has published"),),
@@ -528,15 +651,15 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "missing",
         "list tables and sequences that are not replicated",
-        "listing:missing",
+        "show:missing",
         _INFO,
         options=(_JSON,),
-        examples=(("dst.ini missing", "on a node: what the set has and the node has not"),),
+        examples=(("dst.ini missing", "on a node: what the set has and the node does not"),),
     ),
     Command(
         "show-handlers",
         "list table handlers, or describe some",
-        "listing:show_handlers",
+        "show:show_handlers",
         _INFO,
         "[HANDLER...]",
         most=None,
@@ -545,7 +668,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "execute",
         "run SQL scripts on the root and, in order, on all nodes",
-        "proof:execute",
+        "execute:execute",
         _PROOF,
         "FILE...",
         least=1,
@@ -577,19 +700,26 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "compare",
         "prove that tables are equal to the provider's",
-        "proof:compare",
+        "compare:compare",
         _PROOF,
         "[TABLE...]",
         most=None,
         details="Counts and hashes both sides at the same moment of the stream. Without names: "
         "all local tables. A table that cannot be compared is named with the reason, and the "
-        "others are compared. Exit code 0: all tables were compared whole and are equal; 1 to 99: "
-        "so many tables differ (99: or more); 100: none is known to differ, but not all are proven "
-        "equal (a table is missing or not in sync, a column exists on one side only or has a type "
-        "here that rounds its values, there is no table); 107: the same, because the node is too "
-        "far behind; 101 and more: the command failed, 100 and the code of the error, and --json "
-        "prints nothing.",
+        "others are compared. Exit code 0: all tables were compared whole and are equal; 1 to "
+        "99: this many tables differ (99: or more); 100: none is known to differ, but not all "
+        "are proven equal (a table is missing or not in sync, a column exists on one side only "
+        "or has a type here that rounds its values, there is no table); 107: the same, because "
+        "the node is too far behind; 101 and more: the command failed, 100 and the code of the "
+        "error, and --json prints nothing.",
         options=(
+            option(
+                "--node",
+                help="compare with this node instead of the provider; without it, a table that "
+                "the provider lacks or has in part is compared with the nearest node above that "
+                "has it whole",
+                metavar="NODE",
+            ),
             option("--force", help="begin although the node is far behind"),
             option("--count-only", help="count rows, do not hash them; not with --rows"),
             option(
@@ -620,7 +750,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "repair",
         "make the rows that differ equal to the provider's",
-        "proof:repair",
+        "compare:repair",
         _PROOF,
         "[TABLE...]",
         most=None,
@@ -628,11 +758,18 @@ COMMANDS: tuple[Command, ...] = (
         "Running it again finds nothing. Without names: all local tables.",
         options=(
             option("--apply", help="write the rows"),
+            option(
+                "--node",
+                help="take the rows of this node instead of the provider; without it, a table that "
+                "the provider lacks or has in part is repaired from the nearest node above that "
+                "has it whole",
+                metavar="NODE",
+            ),
             option("--force", help="begin although the node is far behind"),
             option(
                 "--where",
                 "--repair-where",
-                help="look only at rows for which this SQL condition holds",
+                help="repair only rows for which this SQL condition holds",
                 metavar="CONDITION",
                 dest="where",
             ),
@@ -644,14 +781,14 @@ COMMANDS: tuple[Command, ...] = (
         ),
         examples=(
             ("dst.ini repair shop.orders", "the plan"),
-            ("dst.ini repair shop.orders --apply", "the deed"),
+            ("dst.ini repair shop.orders --apply", "write the rows"),
         ),
         side="repair",
     ),
     Command(
         "check",
         "compare the structure of tables with the provider's",
-        "proof:check",
+        "compare:check",
         _PROOF,
         "[TABLE...]",
         most=None,
@@ -666,7 +803,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "fkeys",
         "print the DDL of foreign keys of replicated tables",
-        "proof:fkeys",
+        "compare:fkeys",
         _PROOF,
         "[TABLE...]",
         most=None,
@@ -679,12 +816,28 @@ COMMANDS: tuple[Command, ...] = (
         "run the worker of the node",
         "worker:worker",
         _RUN,
-        details="With -d in the background: returns when the worker is alive. -s ends it after "
-        "the batch in hand, -r makes it read INI again.",
+        details="With -d in the background: returns when the worker is ready. -s stops it after "
+        "the current batch, -r makes it read INI again.\n\n"
+        "--rewind, --reset and --set-tick move the position of the node and end; the worker must "
+        "be stopped. They say how many events are passed over or applied again, and ask before "
+        "they do it. Passed over means lost: repair or rejoin makes tables equal again. On a "
+        "branch the position of the node itself is not moved, as its queue would have a hole.",
+        options=(
+            option("--rewind", help="let the provider send again from the tick applied here"),
+            option("--reset", help="set the position of this node to that of its consumer"),
+            option(
+                "--set-tick",
+                help="set both positions to this tick of the provider",
+                metavar="TICK",
+                kind=int,
+            ),
+            option("--yes", help="do not ask"),
+        ),
         examples=(
             ("-d dst.ini worker", "start"),
             ("-r dst.ini", "INI has changed"),
             ("-s dst.ini", "stop"),
+            ("dst.ini worker --rewind", "the consumer on the provider is ahead of this node"),
         ),
     ),
     Command(
@@ -694,9 +847,9 @@ COMMANDS: tuple[Command, ...] = (
         _RUN,
         details="Shows the whole set, as INI's node sees it: topology, lag and its history, "
         "tables, copies, batches, errors, the queue. It only reads. The same as JSON (index.json, "
-        "nodes/NAME.json), for Prometheus (/metrics) and for monitors (/healthz, /readyz). It asks "
-        "nobody for a password: on another address than the loopback put a proxy before it. A "
-        "worker serves the page by itself where INI sets web_port.",
+        "nodes/NAME.json), for Prometheus (/metrics) and for monitors (/healthz, /readyz). It has "
+        "no password: on another address than the loopback put a proxy in front of it. A worker "
+        "serves the page itself where INI sets web_port.",
         options=(
             option("--host", help="address to listen on (default: web_host)", metavar="ADDRESS"),
             option(
@@ -716,12 +869,12 @@ COMMANDS: tuple[Command, ...] = (
         "check everything that replication needs, with remedies",
         "doctor:doctor",
         _RUN,
-        details="Looks at INI, connections, versions, rights, clocks, the ticker, the worker, "
+        details="Checks INI, connections, versions, rights, clocks, the ticker, the worker, "
         "triggers, keys, lag, Java and Spark, and changes nothing. One line each: ok, warn or "
         "fail, and below the last two what to do. The exit code is 1 if anything fails.",
         options=(_JSON,),
         examples=(
-            ("dst.ini doctor", "before the first start, and when something is odd"),
+            ("dst.ini doctor", "before the first start, and when something looks wrong"),
             ("dst.ini doctor --json", "for programs"),
         ),
     ),

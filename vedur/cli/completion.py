@@ -74,7 +74,7 @@ _ZSH = "#compdef vedur londiste3\nautoload -U +X bashcompinit && bashcompinit\n"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`vedur completion SHELL`; the exit code."""
+    """Print the completion script of the shell named in `argv`; returns the exit code."""
     if {"-h", "--help"} & set(arguments):
         sys.stdout.write(USAGE)
         return 0
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def script(shell: str) -> str:
-    """The script of a shell."""
+    """Return the completion script of a shell."""
     general = (*GENERAL, *SIGNALS)
     every = [*general, *(item for command in COMMANDS for item in command.options)]
     valued = sorted({name for item in every if item.metavar for name in item.names})

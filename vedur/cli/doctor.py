@@ -9,14 +9,13 @@ from dataclasses import asdict
 from vedur.cli.grammar import Call
 from vedur.cli.output import print_json, wants_colour
 from vedur.config import LondisteSettings
-from vedur.ops.doctor import Verdict
-from vedur.ops.doctor import doctor as ops_doctor
+from vedur.ops.doctor.run import Verdict
+from vedur.ops.doctor.run import doctor as ops_doctor
 
 _COLOURS = {Verdict.OK: "\x1b[32m", Verdict.WARN: "\x1b[33m", Verdict.FAIL: "\x1b[31m"}
 
 
 def doctor(call: Call, settings: LondisteSettings) -> int:
-    """doctor"""
     findings = []
     colour = wants_colour(sys.stdout, os.environ)
     for finding in ops_doctor(settings):

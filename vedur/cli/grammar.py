@@ -11,11 +11,16 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from vedur.errors import UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Wanted = TypeVar("Wanted", bound="DataclassInstance")
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,7 @@ class Option:
     kind: Callable[[str], Any] | None = None
 
     def add_to(self, parser: argparse._ActionsContainer) -> None:
-        """Declare it to argparse."""
+        """Add this option to an argparse parser."""
         more: dict[str, Any] = {"help": self.help}
         if self.dest:
             more["dest"] = self.dest
@@ -48,7 +53,7 @@ class Option:
 
 
 def option(*names: str, help: str, **more: Any) -> Option:
-    """An option: `option("--all", help="…")`, `option("--node", help="…", metavar="NODE")`."""
+    """Make an `Option`: `option("--all", help="…")`, `option("-n", help="…", metavar="N")`."""
     return Option(names, help, **more)
 
 
@@ -77,7 +82,7 @@ class Command:
     errors_from: int = 0
 
     def load(self) -> Callable[..., int | None]:
-        """The function that runs it."""
+        """Import and return the function that runs the command."""
         module, _, function = self.run.partition(":")
         loaded: Callable[..., int | None] = getattr(import_module(f"vedur.cli.{module}"), function)
         return loaded
@@ -125,14 +130,24 @@ class Call:
 
     @property
     def overrides(self) -> dict[str, str]:
-        """The `--set` values."""
-        found = {}
+        """Return the `--set` values. Raises `UsageError`."""
+        values = {}
         for text in self.options.overrides:
             key, equals, value = text.partition("=")
             if not equals or not key.strip():
                 raise UsageError(f'--set expects PARAM=VALUE, got "{text}"')
-            found[key.strip()] = value.strip()
-        return found
+            values[key.strip()] = value.strip()
+        return values
+
+    def fill(self, kind: type[Wanted], **more: object) -> Wanted:
+        """Make what an operation takes, a dataclass, from the options that were given.
+
+        A field has the value of the option of its name, or keeps its own default where the option
+        was not given. `more` are fields that are no options, or are worked out of several.
+        """
+        names = {item.name for item in fields(kind)} - more.keys()
+        given = {name: value for name, value in vars(self.options).items() if value is not None}
+        return kind(**{name: given[name] for name in names & given.keys()}, **more)
 
 
 @dataclass(frozen=True)
@@ -149,7 +164,7 @@ class Grammar:
         object.__setattr__(self, "by_name", {command.name: command for command in self.commands})
 
     def parse(self, argv: Sequence[str]) -> Call:
-        """Read a command line. Raises `UsageError`."""
+        """Parse a command line. Raises `UsageError`."""
         ini, name, command = self._find(argv)
         options = self._parser(command).parse_intermixed_args(list(argv))
         return Call(
@@ -162,12 +177,12 @@ class Grammar:
         )
 
     def errors_from(self, argv: Sequence[str]) -> int:
-        """See `Command`; also of a command line that cannot be read."""
+        """Return `errors_from` of the command, also for a command line that cannot be parsed."""
         _, _, command = self._find(argv)
         return command.errors_from if command else 0
 
     def _find(self, argv: Sequence[str]) -> tuple[str | None, str | None, Command | None]:
-        """INI, the word where a command should be, and the command."""
+        """Return INI, the word in the place of the command, and the command with that name."""
         words = self._scan(argv)
         if words and words[0] in self.by_name and _asks_help(argv):
             words = ["", *words]
@@ -175,7 +190,7 @@ class Grammar:
         return words[0] if words else None, name, self.by_name.get(name) if name else None
 
     def _scan(self, argv: Sequence[str]) -> list[str]:
-        """The words of a command line that are neither options nor their values."""
+        """Return the words of a command line that are neither options nor their values."""
         takes_value = self._takes_value()
         words: list[str] = []
         skip = False
@@ -204,7 +219,7 @@ class Grammar:
         return parser
 
     def help(self, command: Command | None) -> str:
-        """The help of the program or of one command."""
+        """Return the help text of the program or of one command."""
         return self._command_help(command) if command else self._program_help()
 
     def _program_help(self) -> str:
@@ -230,7 +245,7 @@ class Grammar:
         return "\n".join(lines) + "\n"
 
     def _words_of_vedur(self) -> list[str]:
-        """What this name has besides; see `vedur.cli.main.vedur`."""
+        """Return the words that only the name `vedur` has; see `vedur.cli.main.vedur`."""
         if self.program != "vedur":
             return []
         return ["       vedur ticker INI | vedur demo | vedur completion bash|zsh"]
@@ -255,7 +270,7 @@ def _asks_help(argv: Sequence[str]) -> bool:
 
 
 def _full(text: str, known: dict[str, bool]) -> str:
-    """A long option that was cut short, as argparse would complete it."""
+    """Complete an abbreviated long option as argparse would."""
     if text in known:
         return text
     near = [name for name in known if name.startswith(text)]

@@ -54,12 +54,13 @@ _SIGNALS = {"reload": signal.SIGHUP, "stop": signal.SIGINT, "kill": signal.SIGTE
 
 
 def londiste3() -> None:
-    """The command `londiste3`."""
+    """Run the program under its name `londiste3` and exit."""
     sys.exit(main("londiste3", sys.argv[1:]))
 
 
 def vedur() -> None:
-    """The command `vedur`: `londiste3`; `ticker`, `demo`, `prepare`, `completion` besides."""
+    """Run the program under its name `vedur` and exit. It also has `ticker`, `demo`, `prepare`,
+    `completion`."""
     argv = sys.argv[1:]
     if argv and argv[0] == "ticker":
         from vedur.cli import pgqd
@@ -86,7 +87,7 @@ def vedur() -> None:
 
 
 def main(program: str, argv: Sequence[str]) -> int:
-    """Run one command line; returns the exit code."""
+    """Run one command line and return its exit code."""
     grammar = Grammar(program, SUMMARY, COMMANDS, EXAMPLES)
     try:
         code = _run(grammar, grammar.parse(argv))
@@ -116,7 +117,7 @@ def _run(grammar: Grammar, call: Call) -> int:
 
 
 def _discard_output() -> None:
-    """Let what is still in the buffer go nowhere: Python flushes it once more when it ends."""
+    """Send what is still in the buffer to nowhere: Python flushes it once more when it ends."""
     null = os.open(os.devnull, os.O_WRONLY)
     with contextlib.suppress(OSError, ValueError):
         os.dup2(null, sys.stdout.fileno())
@@ -124,7 +125,7 @@ def _discard_output() -> None:
 
 
 def _reader_is_gone() -> bool:
-    """Tell whether a broken pipe is that of our output; a lost server or Java breaks pipes, too."""
+    """Check whether a broken pipe is that of stdout: a lost server or Java breaks pipes, too."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -11,6 +11,8 @@ from vedur.ops import change_provider as ops_change_provider
 from vedur.ops import create_node as ops_create_node
 from vedur.ops import drop_node as ops_drop_node
 from vedur.ops import pause as ops_pause
+from vedur.ops import rename_node as ops_rename_node
+from vedur.ops import tag_node as ops_tag_node
 from vedur.ops.session import Session
 
 
@@ -25,48 +27,73 @@ def _create(call: Call, settings: LondisteSettings, kind: NodeType, **more: obje
 
 
 def create_root(call: Call, settings: LondisteSettings) -> None:
-    """create-root"""
     _create(call, settings, NodeType.ROOT)
 
 
 def create_branch(call: Call, settings: LondisteSettings) -> None:
-    """create-branch"""
     _create(call, settings, NodeType.BRANCH, sync_watermark=call.options.sync_watermark)
 
 
 def create_leaf(call: Call, settings: LondisteSettings) -> None:
-    """create-leaf"""
     _create(call, settings, NodeType.LEAF, combined=call.options.merge)
 
 
 def drop_node(call: Call, settings: LondisteSettings) -> None:
-    """drop-node"""
     with Session(settings) as session:
-        ops_drop_node.drop_node(session, call.args[0])
+        ops_drop_node.drop_node(
+            session, call.args[0], reparent=call.options.reparent, max_wait=_max_wait(call)
+        )
 
 
 def pause(call: Call, settings: LondisteSettings) -> None:
-    """pause"""
     with Session(settings) as session:
         ops_pause.pause(session, node=call.options.node, consumer=call.options.consumer)
 
 
 def resume(call: Call, settings: LondisteSettings) -> None:
-    """resume"""
     with Session(settings) as session:
         ops_pause.resume(session, node=call.options.node, consumer=call.options.consumer)
 
 
 def change_provider(call: Call, settings: LondisteSettings) -> None:
-    """change-provider"""
     if not call.options.provider:
         raise UsageError("Please specify --provider")
     with Session(settings) as session:
-        ops_change_provider.change_provider(session, call.options.provider, node=call.options.node)
+        ops_change_provider.change_provider(
+            session,
+            call.options.provider,
+            node=call.options.node,
+            consumer=call.options.consumer,
+            dead=call.options.dead,
+            max_wait=_max_wait(call),
+        )
+
+
+def _max_wait(call: Call) -> float:
+    seconds = call.options.max_wait
+    if seconds is None:
+        return ops_change_provider.MAX_WAIT
+    if seconds < 0:
+        raise UsageError(f"--max-wait is a number from 0 up, got {seconds}")
+    return float(seconds)
+
+
+def tag_dead(call: Call, settings: LondisteSettings) -> None:
+    with Session(settings) as session:
+        ops_tag_node.tag_dead(session, call.args)
+
+
+def tag_alive(call: Call, settings: LondisteSettings) -> None:
+    with Session(settings) as session:
+        ops_tag_node.tag_alive(session, call.args)
+
+
+def rename_node(call: Call, settings: LondisteSettings) -> None:
+    with Session(settings) as session:
+        ops_rename_node.rename_node(session, *call.args)
 
 
 def change_location(call: Call, settings: LondisteSettings) -> None:
-    """change-location"""
     name, location = call.args
     with Session(settings) as session:
         ops_change_location.change_location(session, name, location, check=not call.options.nocheck)

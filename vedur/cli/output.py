@@ -12,7 +12,7 @@ _MIN_WIDTH = 15
 
 
 def table_text(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Rows as a table; nothing at all for zero rows. NULL shows as None."""
+    """Format rows as a table; an empty text for zero rows. NULL is written as None."""
     if not rows:
         return ""
     cells = [[_cell(value) for value in row] for row in rows]
@@ -43,7 +43,7 @@ def print_table(
     *,
     as_json: bool = False,
 ) -> None:
-    """Rows on stdout, as a table or as a JSON list of objects."""
+    """Print rows as a table or as a JSON list of objects."""
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
@@ -52,11 +52,11 @@ def print_table(
 
 
 def print_json(value: Any) -> None:
-    """A value on stdout as JSON."""
+    """Print a value as JSON."""
     json.dump(value, sys.stdout, indent=2, default=str, ensure_ascii=False)
     sys.stdout.write("\n")
 
 
 def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Colour only on a terminal, and not where the user has said no (NO_COLOR)."""
+    """Return True on a terminal, unless the user has set NO_COLOR."""
     return stream.isatty() and "NO_COLOR" not in environment and environment.get("TERM") != "dumb"

@@ -45,7 +45,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """The grammar."""
+    """Build the parser of the command line."""
     result = _Parser(prog="pgqd", add_help=False, allow_abbrev=False)
     result.add_argument("-h", "--help", action="store_true")
     result.add_argument("-V", "--version", action="store_true")
@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; the exit code."""
+    """Run the ticker, or send a signal to a running one; returns the exit code."""
     try:
         return _main(parser().parse_args(argv))
     except VedurError as error:
@@ -94,7 +94,7 @@ def _ini() -> int:
 
 def _signal(args: argparse.Namespace) -> int:
     from vedur.daemon import Sent
-    from vedur.ops.run_ticker import signal_ticker
+    from vedur.ops.processes.ticker import signal_ticker
 
     number = _SIGNALS[args.action]
     sent = signal_ticker(args.config, number)
@@ -107,7 +107,7 @@ def _signal(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from vedur.ops.run_ticker import TickerProcess
+    from vedur.ops.processes.ticker import TickerProcess
 
     verbosity = -1 if args.quiet else args.verbose
     return TickerProcess(args.config, background=args.daemon, verbosity=verbosity).run()

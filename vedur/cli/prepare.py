@@ -7,7 +7,7 @@ import sys
 
 
 def main(argv: list[str]) -> int:
-    """Make it unless it is there; returns the exit code."""
+    """Write the archive unless it exists; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="vedur prepare",
         description="Write the classes that Spark loads at its start into an archive in "
@@ -17,12 +17,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--again", action="store_true", help="also if there is one already")
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
     options = parser.parse_args(argv)
-    from vedur.pipeline.javastart import archive, make_archive, usable
+    from vedur.pipeline.spark.java_start import archive, make_archive, usable
 
-    found = archive()
-    if found is not None and usable(found) and not options.again:
+    path = archive()
+    if path is not None and usable(path) and not options.again:
         if not options.quiet:
-            print(f"{found} is there already")
+            print(f"{path} is there already")
         return 0
     try:
         made = make_archive()

@@ -10,8 +10,7 @@ _PORTS = range(65536)
 
 
 def web(call: Call, settings: LondisteSettings) -> int:
-    """web"""
-    from vedur.ops.web import web as ops_web
+    from vedur.ops.processes.web import web as ops_web
 
     port = call.options.port
     if port is not None and port not in _PORTS:

@@ -87,7 +87,7 @@ def _not_negative(text: str) -> float:
 
 
 def integer(minimum: int) -> Kind:
-    """Whole numbers of at least `minimum`."""
+    """Make the kind of whole numbers of at least `minimum`."""
 
     def parse(text: str) -> int:
         value = int(text)
@@ -99,7 +99,7 @@ def integer(minimum: int) -> Kind:
 
 
 def seconds(*, above: float) -> Kind:
-    """Seconds with fractions, greater than `above`."""
+    """Make the kind of seconds with fractions, greater than `above`."""
 
     def parse(text: str) -> float:
         value = _number(text)
@@ -111,7 +111,7 @@ def seconds(*, above: float) -> Kind:
 
 
 def choice(*words: str) -> Kind:
-    """One of a few words."""
+    """Make the kind of one of a few words."""
 
     def parse(text: str) -> str:
         if text.lower() not in words:

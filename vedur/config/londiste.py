@@ -308,14 +308,14 @@ class LondisteSettings:
             object.__setattr__(self, "consumer_name", self.job_name)
 
     def pidfile_for(self, purpose: str) -> str:
-        """The pidfile of a side process: `admin`, `repair`, `copy.<table>`; '' without one."""
+        """Return the pidfile of a side process (`admin`, `copy.<table>`); '' without one."""
         return f"{self.pidfile}.{purpose}" if self.pidfile else ""
 
 
 def load_londiste(
     path: str, overrides: Mapping[str, str] | None = None, *, service: str = "londiste3"
 ) -> LondisteSettings:
-    """Settings from an ini file; `overrides` are the `--set` values. Raises `ConfigError`."""
+    """Read settings from an ini file; `overrides` are the `--set` values. Raises `ConfigError`."""
     return LondisteSettings(
         **read_values(
             LondisteSettings,

@@ -41,14 +41,14 @@ class Parameter:
 
 
 def declare(kind: Kind, default: Any, doc: str, group: str, **more: Any) -> Any:
-    """A dataclass field that carries its parameter. Typed `Any` as `dataclasses.field` is."""
+    """Make a dataclass field that carries its parameter. Typed `Any` as `dataclasses.field` is."""
     return dataclasses.field(
         default=default, metadata={_KEY: Parameter(kind, default, doc, group, **more)}
     )
 
 
 def parameters(settings: type[Any]) -> Iterator[tuple[str, Parameter]]:
-    """Name and parameter of every key, in the order of declaration."""
+    """List name and parameter of every key, in the order of declaration."""
     for item in dataclasses.fields(settings):
         if _KEY in item.metadata:
             yield item.name, item.metadata[_KEY]

@@ -53,7 +53,7 @@ class PgqdSettings:
         kinds.PERIOD, 30.0, "how often to log the statistics line", _NEWER
     )
     connection_lifetime: float = declare(
-        kinds.PERIOD, 3600.0, "seconds after which a connection is made anew", _NEWER
+        kinds.PERIOD, 3600.0, "seconds after which a connection is opened again", _NEWER
     )
 
     log_size: int = declare(
@@ -76,12 +76,12 @@ class PgqdSettings:
 
     @property
     def job_name(self) -> str:
-        """The base name of the ini file."""
+        """Return the base name of the ini file."""
         return Path(self.config_file).stem
 
 
 def load_pgqd(path: str, overrides: Mapping[str, str] | None = None) -> PgqdSettings:
-    """Settings from an ini file. Raises `ConfigError`."""
+    """Read settings from an ini file. Raises `ConfigError`."""
     values = read_values(
         PgqdSettings, path, sections=("pgqd",), overrides=overrides or {}, service="pgqd"
     )

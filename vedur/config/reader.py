@@ -70,7 +70,7 @@ _NO_EFFECT = " has no effect: "
 
 
 def for_every_command(warnings: Sequence[str]) -> list[str]:
-    """Warnings without those about keys that change nothing: an ini of Londiste has many."""
+    """Leave out warnings about keys that change nothing: an ini of Londiste has many."""
     return [warning for warning in warnings if _NO_EFFECT not in warning]
 
 
@@ -86,7 +86,7 @@ class IniFile:
 
 
 def read_ini(path: str, sections: Sequence[str]) -> IniFile:
-    """Read `path` and take the one of `sections` that it has; they are equal in meaning."""
+    """Read `path` and return the one of `sections` that it has; the names are equal in meaning."""
     parser = configparser.RawConfigParser()
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # spark keys have case
     try:
@@ -96,23 +96,23 @@ def read_ini(path: str, sections: Sequence[str]) -> IniFile:
         raise ConfigError(f'cannot read config file "{path}": {error.strerror}') from error
     except (configparser.Error, UnicodeDecodeError) as error:
         raise ConfigError(f'bad config file "{path}": {_one_line(error)}') from error
-    found = [name for name in sections if parser.has_section(name)]
+    present = [name for name in sections if parser.has_section(name)]
     wanted = " or ".join(f"[{name}]" for name in sections)
-    if not found:
+    if not present:
         raise ConfigError(f'config file "{path}" has no section {wanted}')
-    if len(found) > 1:
-        both = " and ".join(f"[{name}]" for name in found)
+    if len(present) > 1:
+        both = " and ".join(f"[{name}]" for name in present)
         raise ConfigError(f'config file "{path}" has sections {both} of one meaning: keep one')
     spark = dict(parser.items("spark")) if parser.has_section("spark") else {}
     others = set(parser.sections()) - {"spark", "pgqd", "londiste3", "londiste", "vedur"}
     warnings = [f'{path}: unknown section "[{name}]" is ignored' for name in sorted(others)]
-    raw = {key.lower(): value for key, value in parser.items(found[0])}
-    return IniFile(path, found[0], raw, spark, tuple(warnings))
+    raw = {key.lower(): value for key, value in parser.items(present[0])}
+    return IniFile(path, present[0], raw, spark, tuple(warnings))
 
 
-def _one_line(said: object) -> str:
-    """A value may go over several lines; what is said about it may not."""
-    return " ".join(str(said).split())
+def _one_line(value: object) -> str:
+    """Join the lines of a value, so that a message about it fits on one line."""
+    return " ".join(str(value).split())
 
 
 @dataclass
@@ -124,7 +124,7 @@ class Section:
     variables: dict[str, str]
 
     def value(self, key: str, parameter: Parameter) -> Any:
-        """The typed value of `key`; the default where the file does not have it."""
+        """Return the typed value of `key`; the default where the file does not have it."""
         if key not in self.ini.raw:
             if parameter.required:
                 raise ConfigError(
@@ -199,7 +199,8 @@ def read_values(
     overrides: Mapping[str, str],
     service: str,
 ) -> dict[str, Any]:
-    """Values for the constructor of `settings`, with `config_file`, `warnings` and `spark`."""
+    """Read the values for the constructor of `settings`, with `config_file`, `warnings` and
+    `spark`."""
     ini = read_ini(path, sections)
     known = dict(parameters(settings))
     by_alias = {alias: name for name, p in known.items() for alias in p.aliases}
@@ -261,21 +262,21 @@ def _unknown(ini: IniFile, key: str, known: Mapping[str, Parameter]) -> str:
 
 
 def _exposed(ini: IniFile) -> list[str]:
-    """Warnings when others may read a password that the file holds, or may write the file."""
+    """Return warnings when other users may read a password in the file, or may write the file."""
     try:
         mode = Path(ini.path).stat().st_mode
     except OSError:
         return []
-    found = []
+    warnings = []
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        found.append(
+        warnings.append(
             f"{ini.path}: can be written by others, who then decide what runs here and where it "
             f'connects: run "chmod go-w {ini.path}"'
         )
     password = any(holds_password(text) for text in ini.raw.values())
     if password and mode & (stat.S_IRGRP | stat.S_IROTH):
-        found.append(
+        warnings.append(
             f"{ini.path}: holds a password and can be read by others: "
             f'run "chmod 600 {ini.path}" or use ~/.pgpass'
         )
-    return found
+    return warnings

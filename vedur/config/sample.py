@@ -11,7 +11,7 @@ from vedur.config.parameter import Parameter, parameters
 def sample_ini(
     settings: type[Any], section: str, overrides: Mapping[str, str] | None = None
 ) -> str:
-    """A commented sample file; keys given in `overrides` are active and hold that value."""
+    """Write a commented sample file; keys given in `overrides` are active and have that value."""
     given = dict(overrides or {})
     out = [f"[{section}]\n"]
     group = ""
@@ -41,7 +41,7 @@ def _comment_lines(doc: str) -> list[str]:
 
 
 def sample_text(parameter: Parameter) -> str:
-    """The value as an ini would spell it."""
+    """Return a value as an ini spells it."""
     if parameter.sample is not None:
         return parameter.sample
     return _spelled(parameter.default)
@@ -58,7 +58,8 @@ def _spelled(value: Any) -> str:
 
 
 def reference_table(settings: type[Any]) -> str:
-    """A Markdown table of every key: name, default, meaning; ours are marked."""
+    """Write a Markdown table of every key: name, default, meaning; keys that are new in Vedur are
+    marked."""
     rows = ["| key | default | meaning |", "|---|---|---|"]
     for name, parameter in parameters(settings):
         words = " ".join(

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from vedur.errors import ConfigError, ConnectError
+from vedur.errors import ConfigError, ConnectError, first_line
 
 #: A peer that vanished without a FIN is noticed after about a minute instead of two hours.
 _DEFAULTS: dict[str, str] = {
@@ -23,24 +23,22 @@ _SECRET_KEYS = ("password", "sslpassword", "oauth_client_secret")
 
 
 def parse(connstr: str) -> dict[str, str]:
-    """The parameters of a libpq connect string, key/value or URI."""
+    """Parse a libpq connect string, key/value or URI, into its parameters."""
     try:
         return {k: str(v) for k, v in conninfo_to_dict(connstr).items() if v is not None}
     except psycopg.ProgrammingError as error:
-        raise ConfigError(
-            f"connect string cannot be parsed: {str(error).strip().splitlines()[0]}"
-        ) from None
+        raise ConfigError(f"connect string cannot be parsed: {first_line(error)}") from None
 
 
 def with_defaults(connstr: str, application_name: str) -> str:
-    """The connect string plus what it leaves open and we care about."""
+    """Return the connect string with our defaults for what it leaves open."""
     params = parse(connstr)
     merged = {"application_name": application_name, **_DEFAULTS, **params}
     return make_conninfo(**merged)
 
 
 def with_params(connstr: str, **params: str | None) -> str:
-    """The connect string with some parameters replaced; None removes one."""
+    """Return the connect string with some parameters replaced; None removes one."""
     merged = {**parse(connstr), **params}
     return make_conninfo(**{key: value for key, value in merged.items() if value is not None})
 
@@ -64,7 +62,7 @@ def remote(location: str, extra: str, hosts: Collection[str] = ()) -> str:
         if name in params:
             raise ConnectError(
                 f'location "{without_secrets(location)}" has "{name}", which a location must not '
-                "have: register it anew without, or put it into remote_extra_connstr"
+                "have: register it again without, or put it into remote_extra_connstr"
             )
     if hosts:
         _require_known(location, params, hosts)
@@ -94,13 +92,14 @@ def _require_known(location: str, params: dict[str, str], hosts: Collection[str]
 
 
 def without_secrets(connstr: str) -> str:
-    """The connect string without passwords, safe to print and store."""
+    """Return the connect string without passwords, safe to print and store."""
     params = {k: v for k, v in parse(connstr).items() if k not in _SECRET_KEYS}
     return make_conninfo(**params)
 
 
 def cut_password(connstr: str) -> str:
-    """As upstream prints it: cut at the word `password`, the rest shown as ` [...]`."""
+    """Cut a connect string as upstream prints it: at the word `password`, the rest shown as `
+    [...]`."""
     try:
         has_secret = any(k in parse(connstr) for k in _SECRET_KEYS)
     except ConfigError:
@@ -114,6 +113,6 @@ def cut_password(connstr: str) -> str:
 
 
 def has_host(connstr: str) -> bool:
-    """Whether other machines could use it: it names a host or a service."""
+    """Return True if other machines could use it: it names a host or a service."""
     params = parse(connstr)
     return bool(params.keys() & {"host", "hostaddr", "service"})

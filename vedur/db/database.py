@@ -19,7 +19,7 @@ from psycopg.rows import namedtuple_row
 
 from vedur.db.conninfo import cut_password, with_defaults
 from vedur.db.row_security import explain, is_row_security
-from vedur.errors import ConnectError, DatabaseError, PrivilegeError
+from vedur.errors import ConnectError, DatabaseError, PrivilegeError, first_line
 
 log = logging.getLogger(__name__)
 # A pipeline that fails says so twice: by an exception, which we handle, and in the log.
@@ -70,23 +70,15 @@ class CopyWriter(Protocol):
     def write(self, block: bytes, /) -> None: ...
 
 
-def _first_line(error: psycopg.Error) -> str:
-    primary = error.diag.message_primary
-    if primary:
-        return primary
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
-
-
 def _connect_state(error: psycopg.Error) -> str | None:
-    """The SQLSTATE of a failed connect, as far as the message tells it."""
+    """Return the SQLSTATE of a failed connect, as far as the message shows it."""
     if error.sqlstate is None and _NOT_READY.search(str(error)):
         return "57P03"
     return error.sqlstate
 
 
 def error_class(state: str | None) -> type[DatabaseError]:
-    """Which of our errors a SQLSTATE is."""
+    """Return the error class for a SQLSTATE."""
     if state == "42501":
         return PrivilegeError
     if state is None or state.startswith("08") or state in ("57P01", "57P02", "57P03"):
@@ -95,7 +87,7 @@ def error_class(state: str | None) -> type[DatabaseError]:
 
 
 def _translate(error: psycopg.Error, name: str, query: str | None, role: str) -> DatabaseError:
-    message = _first_line(error)
+    message = error.diag.message_primary or first_line(error)
     if is_row_security(error.sqlstate, error.diag.source_function):
         message = explain(message, role)
     return error_class(error.sqlstate)(
@@ -129,32 +121,32 @@ class Database:
             return cur.fetchall() if waits else []
 
     def one(self, text: str, params: Params = None) -> Row:
-        """The only row of a statement, or None when it has none."""
+        """Run a statement; returns its only row, or None when it has none."""
         rows = self.query(text, params)
         return rows[0] if rows else None
 
     def value(self, text: str, params: Params = None) -> Any:
-        """The first column of the first row, or None."""
+        """Run a statement; returns the first column of its first row, or None."""
         row = self.one(text, params)
         return None if row is None else row[0]
 
     def execute(self, text: str, params: Params = None) -> int:
-        """Run a statement (without parameters: or several) and return the affected rows."""
+        """Run a statement (or several, without parameters); returns the number of affected rows."""
         with self._errors(text), self.raw.cursor() as cur:
             cur.execute(text, params)
             return cur.rowcount
 
     def each(self, texts: Sequence[str]) -> list[Any]:
-        """Run statements in one round trip; of each its rows, or how many it affected."""
+        """Run several statements in one round trip; returns, for each, its rows or row count."""
         if not texts:
             return []
         text = ";\n".join(texts)
-        found: list[Any] = []
+        results: list[Any] = []
         with self._errors(text), self.raw.cursor() as cur:
             cur.execute(cast(Any, text))
-            while not found or cur.nextset():
-                found.append(cur.fetchall() if cur.description else cur.rowcount)
-        return found
+            while not results or cur.nextset():
+                results.append(cur.fetchall() if cur.description else cur.rowcount)
+        return results
 
     def executemany(self, text: str, rows: Sequence[Params]) -> None:
         """Run one statement for many parameter sets, pipelined."""
@@ -162,24 +154,24 @@ class Database:
             cur.executemany(text, cast(Any, rows))
 
     def call(self, function: str, *args: Any) -> list[Row]:
-        """`select * from function(args)`; `function` is `schema.name` of the contract."""
+        """Run `select * from function(args)`; `function` is `schema.name` of the contract."""
         return self.query(self.call_text(function, len(args)), args)
 
     @staticmethod
     def call_text(function: str, nargs: int) -> str:
-        """The statement that `call` runs."""
+        """Return the statement that `call` runs."""
         schema, _, name = function.partition(".")
         marks = pgsql.SQL(", ").join([pgsql.Placeholder()] * nargs)
         statement = pgsql.SQL("select * from {}({})").format(pgsql.Identifier(schema, name), marks)
         return statement.as_string(None).replace('"', "")
 
     def mogrify(self, text: str, params: Params = None) -> str:
-        """The statement with its parameters as literals, for log lines."""
+        """Return the statement with its parameters as literals, for log lines."""
         cursor = psycopg.ClientCursor(self.raw)
         return str(cursor.mogrify(text, params))
 
     def stream(self, text: str, params: Params = None, size: int = 2000) -> Iterator[Row]:
-        """Rows through a server-side cursor, `size` at a time; needs a transaction."""
+        """Yield rows through a server-side cursor, `size` at a time; needs a transaction."""
         with self._errors(text), self.raw.cursor(name="vedur_stream") as cur:
             cur.itersize = size
             cur.execute(text, params)
@@ -189,7 +181,7 @@ class Database:
 
     @contextmanager
     def copy_out(self, text: str, params: Params = None) -> Iterator[CopyReader]:
-        """Run `copy ... to stdout`; iterate the value for raw blocks."""
+        """Run `copy ... to stdout`; iterate over the value for raw blocks."""
         with self._errors(text), self.raw.cursor() as cur, cur.copy(text, params) as copy:
             yield cast(CopyReader, copy)
 
@@ -202,18 +194,16 @@ class Database:
     # -- transactions and the session ----------------------------------------------------------
 
     def commit(self) -> None:
-        """Commit the open transaction."""
         with self._errors("commit"):
             self.raw.commit()
 
     def rollback(self) -> None:
-        """Roll the open transaction back."""
         with self._errors("rollback"):
             self.raw.rollback()
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """A transaction that commits at the end; inside another one, a savepoint."""
+        """Open a transaction that commits at the end; inside another one, a savepoint."""
         with self._errors("transaction"), self.raw.transaction():
             yield self
 
@@ -228,31 +218,26 @@ class Database:
 
     @property
     def closed(self) -> bool:
-        """True after close(), or after the connection was seen broken."""
+        """Return True after close(), or after the connection was found broken."""
         return self.raw.closed
 
     @property
-    def in_transaction(self) -> bool:
-        """True while a transaction is open, also a failed one."""
-        return self.raw.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
-
-    @property
     def server_version(self) -> int:
-        """As `server_version_num`, e.g. 160014."""
+        """Return `server_version_num`, e.g. 160014."""
         return self.raw.info.server_version
 
     @property
     def encoding(self) -> str:
-        """How the database stores text; SQL_ASCII: any bytes."""
+        """Return the encoding of the database; SQL_ASCII means any bytes."""
         return self.raw.info.parameter_status("server_encoding") or ""
 
     @property
     def backend_pid(self) -> int:
-        """The process that serves this connection."""
+        """Return the id of the server process of this connection."""
         return self.raw.info.backend_pid
 
     def without_timeouts(self) -> Self:
-        """Lift the limits that a server or role sets for sessions: work here may take hours."""
+        """Lift the time limits that a server or role sets for sessions: work may take hours."""
         names = ["statement_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"]
         if self.server_version >= 170000:
             names.append("transaction_timeout")
@@ -260,7 +245,7 @@ class Database:
         return self
 
     def with_memory(self, setting: str, size: str) -> Self:
-        """Give this session at least so much `work_mem` or `maintenance_work_mem`."""
+        """Set `work_mem` or `maintenance_work_mem` of this session to at least this size."""
         self.execute(
             "select pg_catalog.set_config(%(setting)s, %(size)s, false)"
             " where pg_catalog.pg_size_bytes(pg_catalog.current_setting(%(setting)s))"
@@ -272,11 +257,11 @@ class Database:
     def notifications(self, timeout: float) -> list[Notification]:
         """Wait up to `timeout` seconds for the first NOTIFY; needs autocommit and LISTEN."""
         with self._errors("wait for notify"):
-            found = self.raw.notifies(timeout=timeout, stop_after=1)
-            return [Notification(n.channel, n.payload) for n in found]
+            received = self.raw.notifies(timeout=timeout, stop_after=1)
+            return [Notification(n.channel, n.payload) for n in received]
 
     def fileno(self) -> int:
-        """The socket, so that a loop can wait on several connections."""
+        """Return the socket, so that a loop can wait on several connections."""
         return self.raw.fileno()
 
     def cancel(self) -> None:
@@ -317,7 +302,7 @@ def connect(
         raw.execute(_PIN)
         raw.autocommit = autocommit
     except psycopg.Error as error:
-        first = _first_line(error)
+        first = error.diag.message_primary or first_line(error)
         state = _connect_state(error)
         raise ConnectError(first, sqlstate=state, connection=name, query=None) from error
     return Database(raw, name, connstr)

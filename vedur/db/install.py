@@ -52,7 +52,7 @@ class Component:
 
 
 def digest(schema: str) -> str:
-    """A fingerprint of the text that makes up a schema."""
+    """Return a fingerprint of the text that makes up a schema."""
     total = hashlib.sha256()
     for file in schema_files(schema):
         total.update(file.path.encode() + b"\0" + file.text.encode() + b"\0")
@@ -60,12 +60,12 @@ def digest(schema: str) -> str:
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """`0.10.2` as numbers, so that versions sort."""
+    """Convert `0.10.2` to numbers, so that versions sort."""
     return tuple(int(part) for part in version.split(".")[:3])
 
 
 def inspect(db: Database) -> list[Component]:
-    """What the database has, schema by schema, in install order."""
+    """Read what the database has, schema by schema, in install order."""
     present = {row.schema for row in db.query(query("install", "present_schemas"), [list(SCHEMAS)])}
     ours: dict[str, tuple[str, str]] = {}
     if db.value(query("install", "has_component_table")):
@@ -88,7 +88,7 @@ def _component(schema: str, present: bool, record: tuple[str, str] | None) -> Co
 
 
 def plan(components: list[Component]) -> list[tuple[Component, list[SqlFile]]]:
-    """Which files to run for which schema; pure."""
+    """Decide which files to run for which schema; pure."""
     steps = []
     for component in components:
         files = schema_files(component.schema)
@@ -139,7 +139,7 @@ def install(db: Database, clock: Clock = SYSTEM) -> list[Component]:
         try:
             return _install(db, logging.DEBUG if turn else logging.INFO)
         except DatabaseError as error:
-            if not error.passes:
+            if not error.is_transient:
                 raise
             if not turn:
                 log.info("Tables are in use: trying again until they are free")
@@ -154,19 +154,19 @@ def install(db: Database, clock: Clock = SYSTEM) -> list[Component]:
 def _install(db: Database, level: int) -> list[Component]:
     with db.transaction():
         db.execute(query("install", "lock"))
-        found = inspect(db)
-        todo = {component.schema: files for component, files in plan(found)}
+        components = inspect(db)
+        todo = {component.schema: files for component, files in plan(components)}
         if todo:
             _lock_tables(db, todo)
             db.execute(query("install", "patience"))
             db.execute(query("install", "bootstrap"))
-        for component in found:
+        for component in components:
             _install_one(db, component, todo.get(component.schema), level)
-    return found
+    return components
 
 
 def _lock_tables(db: Database, todo: dict[str, list[SqlFile]]) -> None:
-    """Lock what will be locked anyway before anything else is, and without waiting.
+    """Lock the tables that the files will lock anyway, before anything else and without waiting.
 
     An upgrade that only brings other functions needs no lock of a table.
     """
@@ -182,7 +182,8 @@ def _lock_tables(db: Database, todo: dict[str, list[SqlFile]]) -> None:
 def _install_one(
     db: Database, component: Component, files: list[SqlFile] | None, level: int
 ) -> None:
-    """`level` is for what was said before: another try says it again for those who debug."""
+    """Install or upgrade one schema. `level` is that of lines which an earlier attempt has logged
+    already."""
     schema = component.schema
     if component.state is State.NEWER:
         log.log(

@@ -56,7 +56,7 @@ def pump(
     """Run `copy_out` on source into `copy_in` on target.
 
     The target's transaction stays open for the caller. The source connection is closed by the
-    quick way, so its caller opens a new one for the next pump; its transaction must only read.
+    fast path, so its caller opens a new one for the next pump; its transaction must only read.
     With `keep` the rows go through libpq and the source stays open, which is better for few.
     """
     if keep:
@@ -79,7 +79,7 @@ def _keep_source(source: Database, copy_out: str, target: Database, copy_in: str
 
 @contextmanager
 def _libpq_errors(text: str) -> Iterator[None]:
-    """What libpq itself notices is always a lost connection."""
+    """Translate what libpq itself notices: always a lost connection."""
     try:
         yield
     except psycopg.Error as error:
@@ -104,7 +104,7 @@ def _flush(pgconn: pq.abc.PGconn) -> None:
 
 
 def _result(pgconn: pq.abc.PGconn) -> pq.abc.PGresult | None:
-    """The next result. psycopg's own call would keep all threads waiting while it waits."""
+    """Wait for the next result. psycopg's own call would block all threads while it waits."""
     _flush(pgconn)
     while pgconn.is_busy():
         _wait(pgconn, POLLIN)
@@ -138,27 +138,27 @@ def _failure(db: Database, result: pq.abc.PGresult | None, text: str) -> Databas
         return ConnectError(message.splitlines()[0], connection=db.name, query=text, sqlstate=None)
     field = pq.DiagnosticField
     wanted = (field.SQLSTATE, field.MESSAGE_DETAIL, field.MESSAGE_HINT, field.CONTEXT)
-    said = {
+    fields = {
         f: value.decode("utf-8", "replace") if (value := result.error_field(f)) else None
         for f in (*wanted, field.SOURCE_FUNCTION)
     }
     primary = result.error_field(field.MESSAGE_PRIMARY) or result.error_message
     message = primary.decode("utf-8", "replace")
-    if is_row_security(said[field.SQLSTATE], said[field.SOURCE_FUNCTION]):
+    if is_row_security(fields[field.SQLSTATE], fields[field.SOURCE_FUNCTION]):
         message = explain(message, db.role)
-    return error_class(said[field.SQLSTATE])(
+    return error_class(fields[field.SQLSTATE])(
         message,
         connection=db.name,
         query=text,
-        sqlstate=said[field.SQLSTATE],
-        detail=said[field.MESSAGE_DETAIL],
-        hint=said[field.MESSAGE_HINT],
-        context=said[field.CONTEXT],
+        sqlstate=fields[field.SQLSTATE],
+        detail=fields[field.MESSAGE_DETAIL],
+        hint=fields[field.MESSAGE_HINT],
+        context=fields[field.CONTEXT],
     )
 
 
 def _finish(target: Database, text: str) -> int:
-    """End the COPY on the target; the number of rows that it took."""
+    """End the COPY on the target; returns the number of rows."""
     pgconn = target.raw.pgconn
     try:
         pgconn.put_copy_end()
@@ -237,7 +237,7 @@ def _splice(source: Database, copy_out: str, target: Database, copy_in: str) -> 
 
 @contextmanager
 def _blocking(db: Database) -> Iterator[socket.socket]:
-    """The connection's socket, blocking; libpq wants it back as it was."""
+    """Make the connection's socket blocking; libpq needs it back as it was."""
     with socket.socket(fileno=os.dup(db.raw.pgconn.socket)) as sock:
         sock.setblocking(True)
         try:
@@ -247,7 +247,7 @@ def _blocking(db: Database) -> Iterator[socket.socket]:
 
 
 def _read_start(source: Database, reader: socket.socket, text: str) -> bytes:
-    """Skip the CopyOutResponse; what was read behind it."""
+    """Skip the CopyOutResponse; returns the bytes that were read behind it."""
     data = b""
     while True:
         while len(data) < 5 or len(data) < 1 + int.from_bytes(data[1:5], "big"):
@@ -285,7 +285,7 @@ def _forward(
     mark: str,
     text: str,
 ) -> int:
-    """Pass messages on until the mark shows that all of them are through; bytes passed."""
+    """Pass messages on until the mark shows that all have arrived; returns the number of bytes."""
     # CopyDone, CommandComplete "COPY n", then the RowDescription whose only column is the mark.
     # Data cannot hold the mark, it was drawn after the snapshot of the data.
     end = re.compile(
@@ -298,10 +298,10 @@ def _forward(
     total = 0
     while True:
         # Only the last block can hold the end, and at most its tail is held back for the match.
-        found = end.search(pending, max(0, len(pending) - 512)) if pending else None
-        if found:
-            writer.sendall(memoryview(pending)[: found.start()])
-            return total + found.start()
+        mark_at = end.search(pending, max(0, len(pending) - 512)) if pending else None
+        if mark_at:
+            writer.sendall(memoryview(pending)[: mark_at.start()])
+            return total + mark_at.start()
         if len(pending) > keep:
             cut = len(pending) - keep
             writer.sendall(memoryview(pending)[:cut])
@@ -316,8 +316,9 @@ def _forward(
 
 
 def _check_idle(source: Database, tail: bytes, text: str) -> None:
-    """A failed COPY ends in ReadyForQuery of a failed transaction, and silence."""
+    """Check that a failed COPY ended in ReadyForQuery of a failed transaction, with nothing behind
+    it."""
     if tail.endswith((b"Z\x00\x00\x00\x05E", b"Z\x00\x00\x00\x05I")):
-        found = re.search(rb"M([^\x00]+)\x00", tail)
-        message = found[1].decode("utf-8", "replace") if found else "copy failed on the source"
+        match = re.search(rb"M([^\x00]+)\x00", tail)
+        message = match[1].decode("utf-8", "replace") if match else "copy failed on the source"
         raise DatabaseError(message, connection=source.name, query=text, sqlstate=None)

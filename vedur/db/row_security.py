@@ -15,12 +15,12 @@ _FUNCTION = "check_enable_rls"
 
 
 def is_row_security(sqlstate: str | None, function: str | None) -> bool:
-    """Whether an error of the server is a statement refused for the sake of policies."""
+    """Return True if an error of the server is a statement refused because of policies."""
     return sqlstate == "42501" and function == _FUNCTION
 
 
 def advice(role: str) -> str:
-    """What lets a role see every row of a table that has policies."""
+    """Return what lets a role see every row of a table that has policies."""
     name = quote_ident(role)
     return (
         f"as superuser, run: alter role {name} bypassrls; or grant the table's owner to {name} "
@@ -29,5 +29,5 @@ def advice(role: str) -> str:
 
 
 def explain(message: str, role: str) -> str:
-    """The server's message, and what to do."""
+    """Return the server's message and what to do."""
     return f"{message}: replication must see every row; {advice(role)}"

@@ -56,7 +56,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """The grammar."""
+    """Build the parser of the command line."""
     result = _Parser(prog="vedur demo", add_help=False, allow_abbrev=False)
     result.add_argument("-h", "--help", action="store_true")
     result.add_argument("--fast", action="store_true")
@@ -84,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(console: Console, story: Story, *, keep: bool) -> int:
-    """Tell the story and clean up after it; the exit code."""
+    """Run all stages and clean up afterwards; returns the exit code."""
     hurry, failure = False, None
     try:
         code = story.tell()
@@ -121,7 +121,7 @@ def _say(console: Console, text: str) -> None:
 
 
 def stop(base: Path) -> int:
-    """End a demo that was kept; the exit code."""
+    """Stop a demo that was kept running; returns the exit code."""
     lab = Lab.reopen(base.resolve())
     lab.close()
     if base.exists():
@@ -135,7 +135,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def _not_now(_number: int, _frame: FrameType | None) -> None:
-    """Who presses ^C again waits for the same: the end of the cleaning."""
+    """Ignore another ^C until cleaning up has ended."""
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ _LEVELS = (" ERROR ", " CRITICAL ", " FATAL ", "FATAL:", "ERROR:")
 
 
 def how_to_go_on(story: Story) -> str:
-    """Commands to try, in rich's markup; also written to a file beside the ini files."""
+    """Return commands to try, in rich's markup; also writes them to a file beside the ini files."""
     lab = story.lab
     root, leaf = lab.servers["root"], lab.servers["leaf"]
     psql = root.binaries.path("psql")
@@ -48,7 +48,7 @@ def how_to_go_on(story: Story) -> str:
 
 
 def what_went_wrong(story: Story, error: VedurError) -> str:
-    """The failure, the last errors of the logs, and where they are; rich's markup."""
+    """Return the failure, the last errors of the logs and where those are, in rich's markup."""
     base = story.lab.base
     logs = sorted([*(base / "log").glob("*.log"), *base.glob("*/postgres.log")])
     lines = [f"\n[red]demo failed in {story.where}:[/red] {escape(mask(error.message))}"]

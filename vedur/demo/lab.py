@@ -32,7 +32,7 @@ _PATIENCE = 60.0
 
 
 def program(name: str) -> str:
-    """The full path of one of our commands, beside the running interpreter."""
+    """Return the full path of one of our commands, beside the running interpreter."""
     path = Path(sys.executable).with_name(name)
     if not path.exists():
         raise StateError(f'command "{name}" is not installed beside {sys.executable}')
@@ -40,7 +40,7 @@ def program(name: str) -> str:
 
 
 def sql_text(name: str) -> str:
-    """One of the SQL files of the walk-through."""
+    """Read one of the SQL files of the walk-through."""
     return (files("vedur.demo") / "sql" / name).read_text("utf-8")
 
 
@@ -64,7 +64,7 @@ class Lab:
 
     @classmethod
     def reopen(cls, base: Path) -> Lab:
-        """A laboratory that another process made and left running."""
+        """Open a laboratory that another process made and left running."""
         try:
             found = json.loads((base / _STATE).read_text())
         except (OSError, ValueError):
@@ -87,7 +87,7 @@ class Lab:
     # -- servers and databases -----------------------------------------------------------------
 
     def server(self, name: str, binaries: Binaries, **settings: str) -> Server:
-        """Start a server; remembered before it runs, for who stops everything."""
+        """Start a server. It is recorded before it runs, so that cleaning up finds it."""
         server = Server(
             binaries,
             self.base / name,
@@ -100,7 +100,7 @@ class Lab:
         return server.init().start()
 
     def database(self, server: str, dbname: str, schema: str) -> str:
-        """A database with a role and a schema of one name, as in the walk-through."""
+        """Create a database with a role and a schema of the same name, as in the walk-through."""
         host = self.servers[server]
         with vdb.connect(host.connstr(), autocommit=True) as admin:
             if not admin.value("select 1 from pg_roles where rolname = %s", [schema]):
@@ -111,7 +111,7 @@ class Lab:
         return host.connstr(dbname)
 
     def psql(self, server: str, dbname: str, text: str, user: str = "postgres", **vars: str) -> str:
-        """Run text through psql; the output as psql prints it, tuples only."""
+        """Run text through psql; returns the output as psql prints it, tuples only."""
         host = self.servers[server]
         command = ["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
         for key, value in vars.items():
@@ -133,7 +133,7 @@ class Lab:
     def worker_ini(
         self, name: str, connstr: str, extra: Mapping[str, str] | None = None, spark: str = ""
     ) -> Path:
-        """An ini file as the walk-through writes it."""
+        """Write an ini file as the walk-through has it."""
         lines = [
             "[londiste3]",
             f"job_name = {name}",
@@ -146,7 +146,7 @@ class Lab:
         return self._write_ini(name, "\n".join(lines) + "\n" + spark)
 
     def ticker_ini(self, server: str, extra: Mapping[str, str] | None = None) -> Path:
-        """The ini file of the ticker."""
+        """Write the ini file of the ticker."""
         host = self.servers[server]
         keys = {
             "base_connstr": f"host=127.0.0.1 port={host.port} user={host.superuser}",
@@ -168,7 +168,7 @@ class Lab:
     def run(
         self, command: str, *args: str, check: bool = True, timeout: float = 120.0
     ) -> subprocess.CompletedProcess[str]:
-        """Run one of our commands to its end."""
+        """Run one of our commands and wait for its end."""
         words = " ".join([command, *args])
         try:
             done = subprocess.run(
@@ -187,25 +187,25 @@ class Lab:
         return done
 
     def _manners(self) -> dict[str, Any]:
-        """How processes are started: ^C at the terminal is for who started us, not for them."""
+        """Return how processes are started: ^C at the terminal must not reach them."""
         return {"env": os.environ | leftover.marks(self.base), "start_new_session": True}
 
     def londiste(
         self, ini: str, *args: str, check: bool = True, timeout: float = 120.0
     ) -> subprocess.CompletedProcess[str]:
-        """`londiste3 <ini> args`, the ini by its name here."""
+        """Run `londiste3 <ini> args` and wait; the ini is given by its name here."""
         return self.run("londiste3", str(self.inis[ini]), *args, check=check, timeout=timeout)
 
     def start_worker(self, ini: str) -> None:
-        """`londiste3 -d <ini> worker`; Java takes its time where others need the machine, too."""
+        """Run `londiste3 -d <ini> worker` and wait; on a busy machine Java takes its time."""
         self.run("londiste3", "-d", str(self.inis[ini]), "worker", timeout=300.0)
 
     def start_ticker(self) -> None:
-        """`pgqd -d pgqd.ini`."""
+        """Run `pgqd -d pgqd.ini` and wait until it serves databases."""
         self.run("pgqd", "-d", str(self.inis["pgqd"]))
 
     def stop_daemon(self, ini: str) -> None:
-        """`-s`, and wait until the process has ended."""
+        """Stop a daemon with `-s` and wait for its end."""
         pid = self._pid(ini)
         if pid is not None:
             self._tell(ini, "-s")
@@ -221,7 +221,7 @@ class Lab:
         self.run("pgqd" if ini == "pgqd" else "londiste3", signal, str(self.inis[ini]), check=False)
 
     def log_text(self, ini: str) -> str:
-        """What a daemon has logged so far."""
+        """Read what a daemon has logged so far."""
         path = self.base / "log" / f"{ini}.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -268,7 +268,7 @@ class Lab:
             shutil.rmtree(self.base, ignore_errors=True)
 
     def strip(self) -> None:
-        """Leave logs and ini files only, for who wants to know what went wrong."""
+        """Remove everything except logs and ini files, which show what went wrong."""
         bulk = [self.base / "scratch", self.base / "pg", *(s.data for s in self.servers.values())]
         for path in bulk:
             shutil.rmtree(path, ignore_errors=True)

@@ -2,7 +2,7 @@
 
 A pidfile appears some time after its process, and Java of Spark has none: who is interrupted
 between cannot know from files what runs. Every process that a laboratory starts inherits the mark
-instead, and `end` ends whoever still carries it. Without /proc nothing is found.
+instead, and `end` ends every process that still carries it. Without /proc nothing is found.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _PROC = Path("/proc")
 
 
 def marks(base: Path) -> dict[str, str]:
-    """What processes of the laboratory in `base` find in their environment besides."""
+    """Return environment variables by which the processes of the laboratory in `base` are
+    recognised."""
     return {
         MARK: str(base),
         "TMPDIR": str(base / "scratch"),  # their files go with it
@@ -29,7 +30,7 @@ def marks(base: Path) -> dict[str, str]:
 
 
 def marked(base: Path) -> list[int]:
-    """The processes of a laboratory that live."""
+    """List the running processes of a laboratory."""
     mark = f"{MARK}={base}".encode()
     found = []
     for place in _PROC.glob("[0-9]*"):
@@ -41,7 +42,7 @@ def marked(base: Path) -> list[int]:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process lives; a zombie whose parent has not looked yet does not."""
+    """Return True if a process runs; a zombie does not."""
     try:
         os.kill(pid, 0)
         return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -52,7 +53,7 @@ def alive(pid: int) -> bool:
 
 
 def end(base: Path, patience: float = 10.0, clock: Clock = SYSTEM) -> None:
-    """End what is left of a laboratory: asked first, then without asking."""
+    """End the remaining processes of a laboratory: SIGTERM first, then SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = clock.monotonic() + patience
         told: set[int] = set()

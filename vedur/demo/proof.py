@@ -35,7 +35,7 @@ class Verdict:
 
     @property
     def equal(self) -> bool:
-        """Both ways of looking agree that it is equal."""
+        """Return True if `compare` and our own reading both found the table equal."""
         return self.same and self.compared is True
 
 
@@ -56,7 +56,7 @@ def content(db: vdb.Database, table: str, condition: str) -> tuple[int, str]:
 def prove(
     root: vdb.Database, leaf: vdb.Database, node: str, pairs: Sequence[Pair], said: str
 ) -> list[Verdict]:
-    """Read both sides; `said` is the JSON that `compare` printed."""
+    """Read both sides of every table; `said` is the JSON that `compare` printed."""
     matches = {item["dest_table"]: bool(item["match"]) for item in json.loads(said or "[]")}
     found = []
     for pair in pairs:
@@ -71,7 +71,7 @@ def prove(
 
 
 def summary(verdicts: Sequence[Verdict]) -> Table:
-    """The table at the end of the demo: 80 columns are enough for it."""
+    """Build the table at the end of the demo; it fits into 80 columns."""
     result = Table("table")
     for title in ("root rows", "leaf rows"):
         result.add_column(title, justify="right")

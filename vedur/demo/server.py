@@ -53,7 +53,7 @@ class Binaries:
     bindir: Path
 
     def path(self, program: str) -> str:
-        """The full path of a program of this installation."""
+        """Return the full path of a program of this installation."""
         return str(self.bindir / program)
 
 
@@ -67,7 +67,7 @@ def _major(postgres: Path) -> int | None:
 
 
 def available(only: str = "all") -> dict[int, Binaries]:
-    """Installations on this machine by major version; `only` is "all", "wheel" or "debian"."""
+    """List installations on this machine by major version; `only` is "all", "wheel" or "debian"."""
     places: list[Path] = []
     if only in ("all", "wheel"):
         spec = importlib.util.find_spec(_WHEEL)
@@ -84,7 +84,7 @@ def available(only: str = "all") -> dict[int, Binaries]:
 
 
 def free_port() -> int:
-    """A TCP port on the loopback that nobody listens on right now."""
+    """Return a TCP port of the loopback on which nobody listens now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -136,7 +136,8 @@ def _within_reach(binaries: Binaries, user: str | None, copies: Path | None) -> 
 
 
 def _shared_copies() -> Path:
-    """The directory of copies that runs share. Programs in it are run: it must be ours alone."""
+    """Return the directory of copies that runs share. Programs in it are run, so it must be ours
+    alone."""
     place = Path(tempfile.gettempdir()) / "vedur-pgserver"
     with contextlib.suppress(FileExistsError):
         place.mkdir()
@@ -171,15 +172,15 @@ class Server:
 
     @property
     def version(self) -> int:
-        """The major version."""
+        """Return the major version."""
         return self.binaries.major
 
     def connstr(self, dbname: str = "postgres", user: str | None = None) -> str:
-        """A connect string for one of its databases."""
+        """Return a connect string of one of its databases."""
         return f"host=127.0.0.1 port={self.port} user={user or self.superuser} dbname={dbname}"
 
     def init(self) -> Server:
-        """Make the data directory."""
+        """Create the data directory."""
         self.base.mkdir(parents=True, exist_ok=True)
         if self.user:
             for path in (self.base, *self.base.parents):
@@ -202,7 +203,7 @@ class Server:
         return self
 
     def start(self) -> Server:
-        """Start it and wait until it accepts connections."""
+        """Start the server and wait until it accepts connections."""
         if not self.data.exists():
             self.init()
         self._run(
@@ -212,17 +213,16 @@ class Server:
         return self
 
     def stop(self, mode: str = "fast") -> None:
-        """Stop it: "fast" is orderly, "immediate" is a crash."""
+        """Stop the server and wait: "fast" is orderly, "immediate" is a crash."""
         if self.running:
             self._run("pg_ctl", "stop", "-w", "-D", str(self.data), "-m", mode, "-s")
 
     def restart(self, mode: str = "fast") -> None:
-        """Stop and start."""
         self.stop(mode)
         self.start()
 
     def kill(self) -> None:
-        """kill -9 of the postmaster; its children notice and end."""
+        """Send SIGKILL to the postmaster; its children notice and end."""
         pid = self.postmaster_pid
         if pid is None:
             return
@@ -232,13 +232,13 @@ class Server:
             SYSTEM.sleep(0.02)
 
     def destroy(self) -> None:
-        """Stop it and remove its files."""
+        """Stop the server and remove its files."""
         self.stop("immediate")
         shutil.rmtree(self.base, ignore_errors=True)
 
     @property
     def postmaster_pid(self) -> int | None:
-        """The process id of the postmaster, None when it does not run."""
+        """Return the process id of the postmaster, None when it does not run."""
         try:
             pid = int((self.data / "postmaster.pid").read_text().splitlines()[0])
             os.kill(pid, 0)
@@ -248,7 +248,7 @@ class Server:
 
     @property
     def running(self) -> bool:
-        """Whether the postmaster is alive."""
+        """Return True while the postmaster runs."""
         return self.postmaster_pid is not None
 
     def _run(self, program: str, *args: str) -> None:

@@ -23,7 +23,7 @@ from vedur.demo.server import available, free_port
 from vedur.demo.view import Scene, Stage
 from vedur.demo.watch import Watch
 from vedur.errors import StateError
-from vedur.ops.doctor_machine import JAVA, java_version
+from vedur.ops.doctor.machine import JAVA, java_version
 from vedur.web import words
 
 ROOT, LEAF, PART = "src_digoal_01", "dst1_digoal_01", "dst2_digoal_02"
@@ -61,16 +61,16 @@ class Story:
 
     @property
     def page(self) -> str:
-        """The address of the status page, which the root's worker serves."""
+        """Return the address of the status page, which the root's worker serves."""
         return f"http://127.0.0.1:{self.page_port}/"
 
     @property
     def where(self) -> str:
-        """The stage that is told, for who must report its failure."""
+        """Return the name of the current stage, for the report of a failure."""
         return f"stage {self._stage.number} ({self._stage.title})"
 
     def tell(self) -> int:
-        """All stages in order; returns the exit code: 0 when both leaves are equal to the root."""
+        """Run all stages; returns the exit code: 0 when both leaves are equal to the root."""
         began = SYSTEM.monotonic()
         stages: list[tuple[str, Callable[[], None]]] = [
             ("start two PostgreSQL servers and make the databases", self.start_servers),
@@ -97,7 +97,7 @@ class Story:
     # -- stages --------------------------------------------------------------------------------
 
     def start_servers(self) -> None:
-        """Two servers of different major versions."""
+        """Start two servers of different major versions."""
         place, version = java_version()
         if version is None or version < JAVA:
             seen = f"version {version} at {place}" if version else place
@@ -125,7 +125,7 @@ class Story:
                 lab.psql(side, "digoal_01", KEYS.format(table), user=OWNER)
 
     def create_nodes(self) -> None:
-        """create-root, create-leaf, the daemons; the root's worker serves the status page."""
+        """Create root and leaf and start the daemons; the root's worker serves the status page."""
         lab = self.lab
         root = lab.servers["root"].connstr("digoal_01")
         leaf = lab.servers["leaf"].connstr("digoal_01")
@@ -141,7 +141,7 @@ class Story:
             self._start_worker(ini)
 
     def add_tables(self) -> None:
-        """Tables and sequences on both sides, copied while writers are busy."""
+        """Add tables and sequences on both sides; they are copied under load."""
         load = self._start_load(GENTLE)
         names = [f"{OWNER}.{t}" for t in TABLES]
         seqs = [f"{OWNER}.{s}" for s in SEQS]
@@ -154,7 +154,7 @@ class Story:
         self._londiste(LEAF, "tables")
 
     def outage(self) -> None:
-        """The subscriber's database goes away and comes back; nothing is lost."""
+        """Stop and restart the subscriber's server under load; nothing is lost."""
         lab = self.lab
         stopped = SYSTEM.monotonic()
         lab.servers["leaf"].stop()
@@ -172,14 +172,14 @@ class Story:
         self._note(self._facts[-1])
 
     def truncate(self) -> None:
-        """TRUNCATE travels like any other change."""
+        """Truncate a table; the TRUNCATE is replicated."""
         for table in ("user_login_rec", "user_logout_rec"):
             self._show(f"digoal_01=> TRUNCATE {table};")
             self.lab.psql("root", "digoal_01", f"truncate {OWNER}.{table}", user=OWNER)
         self._finish_load(self._start_load(GENTLE, part=2))
 
     def second_leaf(self) -> None:
-        """Another name for everything, and only some of the rows."""
+        """Add a leaf with other names for everything and only some of the rows."""
         lab = self.lab
         lab.database("leaf", "digoal_02", PART_OWNER)
         lab.psql("leaf", "digoal_02", sql_text("schema.sql"), user=PART_OWNER)
@@ -200,7 +200,7 @@ class Story:
         self._londiste(PART, "tables")
 
     def add_column(self) -> None:
-        """One script on the root; every node runs it at the same place in the stream."""
+        """Execute one script on the root; every node runs it at the same place in the stream."""
         script = self.lab.base / "ini" / "add_column.sql"
         script.write_text(
             "begin;\n"
@@ -215,7 +215,7 @@ class Story:
             self._londiste(ini, "wait-root", timeout=300, quiet=True)
 
     def prove(self) -> None:
-        """Run compare, and read both sides to see whether it is right."""
+        """Run compare, and read both sides to check its result."""
         leaves = {
             LEAF: ("digoal_01", [proof.Pair(f"{OWNER}.{t}", f"{OWNER}.{t}") for t in TABLES]),
             PART: (
@@ -254,7 +254,7 @@ class Story:
         self.console.print(f"   [dim]{escape(text)}[/dim]", soft_wrap=True)
 
     def _londiste(self, ini: str, *args: str, timeout: float = 120.0, quiet: bool = False) -> None:
-        """Run a command and show it; `quiet` is its -q, for those that tell much."""
+        """Run a command and show it; `quiet` adds -q, for commands with much output."""
         said = " ".join(f'"{a}"' if " " in a or "<" in a else a for a in args)
         self._show(f"$ londiste3 {'-q ' if quiet else ''}{ini}.ini {said}")
         given = (["-q"] if quiet else []) + [str(self.lab.inis[ini]), *args]
@@ -270,7 +270,8 @@ class Story:
             self.console.print("     " + line, markup=False, soft_wrap=True)
 
     def _start_load(self, rate: int | None = None, part: int = 1) -> list[subprocess.Popen[str]]:
-        """Both scripts for the usual time divided by `part`; `rate` transactions a second each."""
+        """Start both scripts for the usual time divided by `part`, `rate` transactions a second
+        each."""
         seconds = max(1, self.seconds // part)
         more = ["-T", str(seconds)] + (["-R", str(rate)] if rate else [])
         said = " ".join(more)

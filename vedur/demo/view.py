@@ -22,7 +22,7 @@ from vedur.status.problems import problems
 from vedur.status.snapshot import CopyStatus, NodeStatus
 from vedur.status.tree import by_provider
 from vedur.web import words
-from vedur.worker.copying_steps import Step
+from vedur.worker.first_copy.steps import Step
 
 #: Seconds over which events a second are counted.
 WINDOW = 5.0
@@ -96,7 +96,7 @@ class Bar:
 
 
 def counted(overview: Overview, at: float) -> Sample:
-    """A sample of an overview; nodes that do not tell are left out."""
+    """Make a sample of an overview; nodes that do not answer are left out."""
     events: dict[str, int] = {}
     for node in overview.nodes:
         if node.status.type == "root" and node.queue and node.queue.events_total is not None:
@@ -107,7 +107,8 @@ def counted(overview: Overview, at: float) -> Sample:
 
 
 def rates(samples: Sequence[Sample], name: str) -> list[float | None]:
-    """Events a second of a node at each sample, over the `WINDOW` before it; None while away."""
+    """Compute events a second of a node at each sample, over the `WINDOW` before it; None while
+    away."""
     known = [(sample.at, sample.events[name]) for sample in samples if name in sample.events]
     found: list[float | None] = []
     for sample in samples:
@@ -121,7 +122,7 @@ def rates(samples: Sequence[Sample], name: str) -> list[float | None]:
 
 
 def sparkline(values: Sequence[float | None]) -> str:
-    """The last values as little bars, scaled to the highest of them."""
+    """Draw the last values as small bars, scaled to the highest of them."""
     shown = [value or 0.0 for value in values][-SPARKS:]
     top = max(shown, default=0.0)
     if top <= 0:
@@ -131,7 +132,7 @@ def sparkline(values: Sequence[float | None]) -> str:
 
 
 def node_lines(scene: Scene) -> list[NodeLine]:
-    """The tree, a line each."""
+    """Draw the tree, one line for each node."""
     overview = scene.overview
     if overview is None:
         return []
@@ -188,7 +189,7 @@ def _tables(status: NodeStatus) -> str:
 def _seen_from_above(
     scene: Scene, overview: Overview, name: str
 ) -> tuple[float | None, int | None]:
-    """What the queue tells of the consumer of a node that does not answer."""
+    """Return what the queue shows of the consumer of a node that does not answer."""
     worker = dict(scene.workers).get(name)
     for node in overview.nodes:
         for consumer in node.queue.consumers if node.queue else ():
@@ -198,7 +199,7 @@ def _seen_from_above(
 
 
 def copying(overview: Overview) -> frozenset[tuple[str, str]]:
-    """Tables that wait for their first copy or are in it: node and table."""
+    """List tables that wait for their first copy or are being copied: node and table."""
     return frozenset(
         (node.name, table.name)
         for node in overview.nodes
@@ -208,7 +209,7 @@ def copying(overview: Overview) -> frozenset[tuple[str, str]]:
 
 
 def bars(scene: Scene) -> list[Bar]:
-    """A bar for each table whose copy was seen in this stage, also when it has ended."""
+    """Draw a bar for each table whose copy was seen in this stage, also when it has ended."""
     if scene.overview is None:
         return []
     wanted = scene.copied | copying(scene.overview)
@@ -231,7 +232,7 @@ def _bar(node: NodeDetail, table: str, ready: bool) -> Bar:
 
 
 def _loaded(copy: CopyStatus) -> tuple[int, int | None]:
-    """How much has come, of how much: in rows, or in slices where nobody has counted the rows."""
+    """Return how much is loaded, of how much: in rows, or in slices if rows are not counted."""
     if copy.step > Step.LOAD:
         return 1, 1
     if copy.rows_estimated:
@@ -241,7 +242,7 @@ def _loaded(copy: CopyStatus) -> tuple[int, int | None]:
 
 
 def troubles(scene: Scene) -> list[str]:
-    """What needs attention, a line each."""
+    """List what needs attention, one line each."""
     if scene.overview is None:
         return []
     found = problems(scene.overview)[:_TROUBLES]
@@ -252,7 +253,7 @@ def troubles(scene: Scene) -> list[str]:
 
 
 def frame(scene: Scene) -> RenderableType:
-    """The whole view."""
+    """Build the whole view."""
     stage = scene.stage
     parts: list[RenderableType] = []
     lines = node_lines(scene)

@@ -20,8 +20,7 @@ from vedur.clock import SYSTEM, Clock
 from vedur.config import load_londiste
 from vedur.demo.view import Sample, Scene, Stage, copying, counted, frame
 from vedur.errors import VedurError
-from vedur.ops.look import set_reader
-from vedur.status.overview import Overview, SetReader
+from vedur.status.overview import Overview, SetReader, open_reader
 
 #: Seconds between looks; pictures are drawn more often, for the seconds of the stage.
 EVERY = 0.5
@@ -81,25 +80,25 @@ class Watch:
             self._reader.close()
 
     def stage(self, stage: Stage) -> None:
-        """A new stage begins."""
+        """Begin a new stage."""
         with self._lock:
             self._began = self.clock.monotonic()
             self._scene = replace(self._scene, stage=stage, copied=frozenset())
 
     def follow(self, ini: Path, page: str) -> None:
-        """Begin to look, through the node of an ini."""
+        """Start reading the set, through the node of an ini."""
         with self._lock:
             self._scene = replace(self._scene, page=page)
         if not self.wanted or self._thread is not None:
             return
-        self._reader = set_reader(load_londiste(str(ini), {}), "demo")
+        self._reader = open_reader(load_londiste(str(ini), {}), "demo")
         self._reader.leave_alone = 0.0
         self._thread = threading.Thread(target=self._watch, name="vedur-demo-view", daemon=True)
         self._thread.start()
 
     @property
     def scene(self) -> Scene:
-        """What is known now."""
+        """Return what is known now."""
         seconds = self.clock.monotonic() - self._began
         return replace(self._scene, stage=replace(self._scene.stage, seconds=seconds))
 

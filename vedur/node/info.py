@@ -11,10 +11,13 @@ from typing import Any, TypeVar
 from urllib.parse import unquote_plus
 
 from vedur.db import Database, Row
-from vedur.node.command import Answer, exec_query, report
+from vedur.db.contract import Answer, exec_query, report
 from vedur.sql import query
 
 T = TypeVar("T")
+
+#: Attribute of a node: names of nodes that hold each other's queues.
+SYNC_WATERMARK = "sync_watermark"
 
 
 class NodeType(StrEnum):
@@ -156,12 +159,17 @@ def get_subscriber_info(db: Database, queue: str) -> list[Subscriber]:
 
 
 def passes_nothing_on(db: Database, info: NodeInfo) -> bool:
-    """Tell whether a node is a branch of ours, which applies events and does not publish them.
+    """Read whether a node is a branch of a version of ours that applies events and does not publish
+    them.
 
-    A branch of Londiste's own worker publishes them. The two are told apart by what is installed:
-    nobody but Vedur makes schema vedur.
+    A branch of Londiste's own worker publishes them. It is known by what is installed: nobody but
+    Vedur makes schema vedur.
     """
-    return info.node_type is NodeType.BRANCH and bool(db.value(query("node", "has_vedur")))
+    if info.node_type is not NodeType.BRANCH:
+        return False
+    return bool(db.value(query("node", "has_vedur"))) and not db.value(
+        query("publish", "can_publish")
+    )
 
 
 def has_schema(db: Database) -> bool:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from vedur.db import Database
-from vedur.node.command import Answer, command
+from vedur.db.contract import Answer, command
 from vedur.node.info import NodeType
 
 
 def register_location(
-    db: Database, queue: str, name: str, location: str | None, dead: bool = False, *, node: str = ""
+    db: Database,
+    queue: str,
+    name: str,
+    location: str | None,
+    dead: bool = False,
+    *,
+    node: str = "",
+    quiet: bool = False,
 ) -> Answer:
     """Tell a node how to reach another; a root passes it on to everybody."""
-    return command(db, "pgq_node.register_location", queue, name, location, dead, node=node)
+    args = (queue, name, location, dead)
+    return command(db, "pgq_node.register_location", *args, node=node, quiet=quiet)
 
 
 def unregister_location(db: Database, queue: str, name: str, *, node: str = "") -> Answer:
@@ -60,6 +68,6 @@ def unregister_subscriber(db: Database, queue: str, name: str, *, node: str = ""
     return command(db, "pgq_node.unregister_subscriber", queue, name, node=node)
 
 
-def set_node_attrs(db: Database, queue: str, attrs: str | None) -> Answer:
+def set_node_attrs(db: Database, queue: str, attrs: str | None, *, quiet: bool = False) -> Answer:
     """Store the urlencoded attributes of the local node."""
-    return command(db, "pgq_node.set_node_attrs", queue, attrs)
+    return command(db, "pgq_node.set_node_attrs", queue, attrs, quiet=quiet)

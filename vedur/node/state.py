@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vedur.db import Database
-from vedur.node.command import Answer, command
+from vedur.db.contract import Answer, command
 
 
 def set_consumer_completed(db: Database, queue: str, consumer: str, tick: int) -> Answer:

@@ -12,40 +12,55 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vedur.catalog.attrs import (
+from vedur.catalog.tables import (
+    TableSet,
+    all_relations,
+    get_table_list,
+    local_add_table,
+)
+from vedur.change.attrs import (
     COLUMNS,
     COPY_CONDITION,
+    COPY_NODE,
     HANDLER,
     MAX_PARALLEL_COPY,
     ON_ERROR,
     encode_attrs,
 )
-from vedur.catalog.filters import require_columns, require_condition, require_local_columns
-from vedur.catalog.structure import Structure, read_structure
-from vedur.catalog.tables import TableInfo, all_relations, get_table_list, local_add_table
-from vedur.change.columns import Columns, format_columns, parse_columns
 from vedur.db import Database
+from vedur.db.contract import command, exec_query, log_contract_call
 from vedur.errors import StateError, UsageError, VedurError
+from vedur.handlers.builtin import handler_attr
 from vedur.log import TRACE
 from vedur.names import parse_name, read_name
-from vedur.node.command import command
 from vedur.node.info import NodeInfo
-from vedur.ops.call_worker import call_worker
+from vedur.node.position import wake_worker
 from vedur.ops.change_table import DEFAULT, check_policy
 from vedur.ops.choose import choose, is_glob, meant
+from vedur.ops.copy_node import CopyNodes, copy_node_option
 from vedur.ops.create_table import create_table, plan_foreign_keys
 from vedur.ops.fitness import left_out, require_alone, unfit_tables, warn_keys, why_not
-from vedur.ops.handlers import handler_attr
 from vedur.ops.session import Session
 from vedur.ops.sync_lists import sync_tables
 from vedur.ops.wait_sync import wait_sync
 from vedur.sql import query
+from vedur.tables.checks import (
+    TableAt,
+    require_columns,
+    require_condition,
+    require_local_columns,
+)
+from vedur.tables.columns import Columns, format_columns, parse_columns
+from vedur.tables.mapping import TableMap
+from vedur.tables.structure import Structure, read_structure
 
 log = logging.getLogger(__name__)
 
 #: Kinds of relations that can be replicated: tables and partitioned tables.
 TABLE_KINDS = ("r", "p")
-_NOT_THERE = "the provider does not have it itself: switch to one that has it"
+_NOT_THERE = (
+    "the provider does not have it itself: use --find-copy-node, switch to one that has, or --force"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +89,11 @@ class AddTable:
     skip_unusable: bool = False
     wait_sync: bool = False
     force: bool = False
+    copy_node: str | None = None
+    find_copy_node: bool = False
 
     def check(self) -> None:
-        """Combinations that cannot be meant."""
+        """Raise for combinations that cannot be meant."""
         if not self.tables and not self.all:
             raise UsageError("add-table needs TABLE... or --all, use --help for help")
         if self.dest_table and (self.all or len(self.tables) != 1):
@@ -92,6 +109,8 @@ class AddTable:
                 "--merge-all is not supported yet: each part's first copy would empty the table "
                 "that the parts share. Add the table from one queue (--no-merge)"
             )
+        if self.copy_from and self.expect_sync:
+            raise UsageError("--expect-sync makes no copy: give it without a node to copy from")
         if self.max_parallel_copy is not None and self.max_parallel_copy < 1:
             raise UsageError(
                 f"--max-parallel-copy must be at least 1, got {self.max_parallel_copy}"
@@ -102,12 +121,23 @@ class AddTable:
         """The columns asked for, None for all."""
         return None if self.columns is None else parse_columns(self.columns)
 
+    @property
+    def copy_from(self) -> str | None:
+        """The node to copy from as it is stored; None for the provider."""
+        return copy_node_option(self.copy_node, self.find_copy_node)
+
+    def mapping(self, table: str) -> TableMap:
+        """Return how a table of the set is to live here."""
+        return TableMap(
+            table, self.place(table), condition=self.copy_condition, columns=self.column_list
+        )
+
     def place(self, table: str) -> str:
-        """The local name of a table of the set."""
+        """Return the local name of a table of the set."""
         return read_name(self.dest_table) if self.dest_table else table
 
     def attrs(self) -> dict[str, str | None]:
-        """The attributes to store with each table."""
+        """Return the attributes to store with each table."""
         found: dict[str, str | None] = {}
         if self.handler:
             found[HANDLER] = handler_attr(self.handler, self.handler_args)
@@ -115,6 +145,8 @@ class AddTable:
             found[COPY_CONDITION] = self.copy_condition
         if self.column_list is not None:
             found[COLUMNS] = format_columns(self.column_list)
+        if self.copy_from is not None:
+            found[COPY_NODE] = self.copy_from
         if self.max_parallel_copy is not None:
             found[MAX_PARALLEL_COPY] = str(self.max_parallel_copy)
         if self.on_error is not None and self.on_error != DEFAULT:
@@ -122,7 +154,7 @@ class AddTable:
         return found
 
     def args(self, event_format: str, root: bool) -> list[str]:
-        """The arguments of `londiste.local_add_table`: trigger arguments and magic words."""
+        """Return the arguments of `londiste.local_add_table`: trigger arguments, magic words."""
         found = []
         flags = self.trigger_flags
         if root and not flags and event_format == "urlenc":
@@ -139,83 +171,91 @@ class AddTable:
         return [*self.trigger_args, *found, *(word for word, given in magic.items() if given)]
 
 
-def add_table(session: Session, wish: AddTable) -> None:
-    """Begin to replicate tables on the local node."""
-    wish.check()
+def add_table(session: Session, options: AddTable) -> None:
+    """Begin to replicate tables on the local node; waits for their copies only with --wait-sync."""
+    options.check()
     info = session.require_node()
-    if info.is_root and wish.column_list is not None:
+    if info.is_root and options.column_list is not None:
         raise UsageError("--columns is for nodes that copy a table: the root has all columns")
-    if info.is_root and wish.copy_condition:
+    if info.is_root and options.copy_from:
+        raise UsageError("the root has no first copies: a node to copy from is for other nodes")
+    if info.is_root and options.copy_condition:
         # stored, it would begin to take rows away when the root becomes a branch
         raise UsageError("a condition is for nodes that copy a table: the root has all rows")
-    if wish.max_parallel_copy is not None:
+    if options.max_parallel_copy is not None:
         log.warning(
             "--max-parallel-copy is stored and has no effect yet: it is about one table merged "
             "from several queues; for tables copied at once there is parallel_copies in the ini"
         )
-    session.members()
-    command(session.db, "pgq_node.get_node_info", session.queue)
+    log_contract_call(exec_query, session.db, "pgq_node.get_queue_locations", session.queue)
+    log_contract_call(command, session.db, "pgq_node.get_node_info", session.queue)
     provider = session.provider(info)
-    tables = _choose(session, info, provider, wish)
-    there = (
-        {} if info.is_root else {t.table_name: t for t in get_table_list(provider, session.queue)}
-    )
+    nodes = CopyNodes(session, info, options.copy_from, force=options.force)
+    tables = _choose(session, info, provider, nodes, options)
     for number, table in enumerate(tables):
         try:
-            _add_one(session, info, provider, there, wish, table)
+            source, there = provider, TableSet()
+            if not info.is_root:
+                node = nodes.of(options.mapping(table))
+                source, there = node.db, node.tables
+            _add_one(session, info, source, there, options, table)
         except VedurError:
             if number:
                 log.warning("%d of %d tables are added, then %s failed: run the command again "
                             "for the others", number, len(tables), table)  # fmt: skip
             raise
     if tables and not info.is_root:
-        call_worker(provider, session.queue)  # not before the last: they share one snapshot then
-    if wish.wait_sync and not info.is_root:
+        wake_worker(provider, session.queue)  # not before the last: they share one snapshot then
+    if options.wait_sync and not info.is_root:
         wait_sync(session)
 
 
-def _choose(session: Session, info: NodeInfo, provider: Database, wish: AddTable) -> list[str]:
-    """The tables to add; what cannot be added is told, and an error unless it may be left out."""
+def _choose(
+    session: Session, info: NodeInfo, provider: Database, nodes: CopyNodes, options: AddTable
+) -> list[str]:
+    """Read which tables to add. Those that cannot be are logged with the reason, and raise an error
+    unless they may be left out."""
     unfit: dict[str, str] = {}
     if info.is_root:
         names = set(all_relations(session.db, TABLE_KINDS))
-        if wish.all:
+        if options.all:
             unfit = left_out(session.db)
-        if wish.dest_table:
+        if options.dest_table:
             # on the root the other name is that of the existing table
-            names |= {read_name(name) for name in wish.tables}
+            names |= {read_name(name) for name in options.tables}
     else:
-        there = sync_tables(session.settings, session.db, provider)
-        names = _offered(there, wish)
-        if wish.all:
-            unfit = dict.fromkeys(
-                there.keys() - names,
-                "the provider does not have it itself: switch to one that has, or --force",
-            )
-    known = [table for table in get_table_list(session.db, session.queue) if table.local]
-    done = {table.table_name for table in known}
+        there = sync_tables(session, session.db, provider)
+        names = _offered(there, options)
+        if options.all:
+            unfit = dict.fromkeys(set(there.names) - names, _NOT_THERE)
+    done = set(get_table_list(session.db, session.queue).local.names)
     chosen = choose(
-        wish.tables,
+        options.tables,
         sorted(names - done),
-        everything=wish.all,
+        everything=options.all,
         done=done,
-        skip_missing=wish.skip_non_existing,
+        skip_missing=options.skip_non_existing,
         why=lambda name: why_not(session.db, name) if info.is_root else None,
     )
-    if not wish.all and not any(map(is_glob, wish.tables)):
+    if not options.all and not any(map(is_glob, options.tables)):
         for table in chosen if not info.is_root else ():
-            require_alone(session, wish, table)
+            require_alone(session, options, table)
+            nodes.require(options.mapping(table), expect_sync=options.expect_sync)
         return chosen  # named one by one: for everything else the contract has its own words
     unfit = {name: why for name, why in unfit.items() if name not in done}
-    unfit |= unfit_tables(session, info.is_root, wish, chosen)
-    return _without(chosen, unfit, wish)
+    unfit |= unfit_tables(session, info.is_root, options, chosen)
+    if not info.is_root and not options.expect_sync:
+        for table in set(chosen) - unfit.keys():
+            if reason := nodes.why_not(options.mapping(table)):
+                unfit[table] = reason
+    return _without(chosen, unfit, options)
 
 
-def _without(chosen: list[str], unfit: dict[str, str], wish: AddTable) -> list[str]:
+def _without(chosen: list[str], unfit: dict[str, str], options: AddTable) -> list[str]:
     for name in sorted(unfit):
         log.warning("%s cannot be added: %s", name, unfit[name])
     fit = [name for name in chosen if name not in unfit]
-    if unfit and not wish.skip_unusable:
+    if unfit and not options.skip_unusable:
         raise StateError(
             f"{len(unfit)} of {len(unfit) + len(fit)} tables cannot be added (see above), so none "
             "was: mend them, or add the others with --skip-unusable"
@@ -223,71 +263,70 @@ def _without(chosen: list[str], unfit: dict[str, str], wish: AddTable) -> list[s
     return fit
 
 
-def _offered(there: dict[str, TableInfo], wish: AddTable) -> set[str]:
-    """Tables that the provider has itself, or that another node is to copy."""
-    elsewhere = wish.expect_sync or wish.force
-    missing = [name for name, table in there.items() if not table.local and not elsewhere]
-    asked = {meant(name, there) for name in wish.tables}
+def _offered(there: TableSet, options: AddTable) -> set[str]:
+    """Return the tables that the provider has itself, or that another node is to copy."""
+    elsewhere = options.expect_sync or options.force or options.copy_from
+    missing = [t.table_name for t in there if not t.local and not elsewhere]
+    asked = {meant(name, there.names) for name in options.tables}
     for name in missing:
         if name in asked:
             log.warning(
-                "Table %s does not exist on provider, need to switch to different provider", name
+                "Table %s does not exist on provider, need to switch to different provider, or to "
+                "copy it from another node (--find-copy-node)",
+                name,
             )
     if asked.intersection(missing):
         raise UsageError("Problems, canceling operation")
-    return there.keys() - set(missing)
+    return set(there.names).difference(missing)
 
 
 def _add_one(
     session: Session,
     info: NodeInfo,
     provider: Database,
-    there: dict[str, TableInfo],
-    wish: AddTable,
+    there: TableSet,
+    options: AddTable,
     table: str,
 ) -> None:
     db = session.db
-    dest = wish.place(table) if wish.dest_table else None
-    make = not info.is_root and (wish.create or wish.create_full)
-    chosen = wish.column_list
-    narrow = not info.is_root and bool(wish.copy_condition or chosen)
-    names = {name: t.dest_table for name, t in there.items() if t.local}
+    dest = options.place(table) if options.dest_table else None
+    make = not info.is_root and (options.create or options.create_full)
+    chosen = options.column_list
+    narrow = not info.is_root and bool(options.copy_condition or chosen)
+    names = there.local_names
+    mapping = options.mapping(table)
     remote = _remote(provider, names.get(table)) if narrow else None
-    if remote is not None and chosen is not None:
-        require_columns(table, chosen, remote)
+    if remote is not None:
+        require_columns(mapping, remote)
     with db.transaction():
         milliseconds = str(int(session.settings.lock_timeout * 1000))
         log.log(TRACE, "SET LOCAL statement_timeout = %s", milliseconds)
         db.value(query("admin", "set_local_statement_timeout"), [milliseconds])
         if make:
             create_table(
-                db, provider, names[table], dest or table, full=wish.create_full, columns=chosen
+                db, provider, names[table], dest or table, full=options.create_full, columns=chosen
             )
         if not info.is_root:
-            warn_keys(db, provider, there, wish, table)
+            warn_keys(db, provider, there, options, table)
         if remote is not None:
-            _require_fit(db, provider, wish, table, dest or table, remote)
+            _require_fit(mapping, db, TableAt(provider, remote), force=options.force)
         local_add_table(
             db,
             session.queue,
             table,
-            wish.args(session.settings.event_format, info.is_root),
-            encode_attrs(wish.attrs()),
+            options.args(session.settings.event_format, info.is_root),
+            encode_attrs(options.attrs()),
             dest,
         )
-        if make and wish.create_full:
-            here = _names(db, session.queue)
-            local = {names[name]: here[name] for name in names.keys() & here.keys()}
-            lists = {
-                names[t.table_name]: t.columns
-                for t in get_table_list(db, session.queue)
-                if t.local and t.table_name in names and t.columns is not None
-            }
+        if make and options.create_full:
+            here = [t for t in get_table_list(db, session.queue).local if t.table_name in names]
+            local = {names[t.table_name]: t.dest_table for t in here}
+            lists = {names[t.table_name]: t.columns for t in here if t.columns is not None}
             plan_foreign_keys(db, provider, names[table], local, lists)
 
 
 def _remote(provider: Database, table: str | None) -> Structure | None:
-    """The provider's table; None where another node is to bring its rows."""
+    """Read the provider's table; None where another node is to bring its rows."""
     if table is None:
         return None
     found = read_structure(provider, parse_name(table))
@@ -296,22 +335,11 @@ def _remote(provider: Database, table: str | None) -> Structure | None:
     return found
 
 
-def _require_fit(
-    db: Database, provider: Database, wish: AddTable, table: str, dest: str, remote: Structure
-) -> None:
-    """The table here can hold the columns, and both sides understand the condition."""
-    local = read_structure(db, parse_name(dest))
+def _require_fit(table: TableMap, db: Database, there: TableAt, *, force: bool) -> None:
+    """Raise unless the table here can hold the columns and both sides understand the condition."""
+    local = read_structure(db, table.local_name)
     if local is None:
         return  # the contract has its own words for that
-    columns = wish.column_list
-    if columns is not None:
-        require_local_columns(table, columns, local)
-    if wish.copy_condition:
-        require_condition(
-            wish.copy_condition, db, local, provider, remote, columns, force=wish.force
-        )
-
-
-def _names(db: Database, queue: str) -> dict[str, str]:
-    """The tables of a node: set name -> the node's own name."""
-    return {t.table_name: t.dest_table for t in get_table_list(db, queue) if t.local}
+    require_local_columns(table, local)
+    if table.condition:
+        require_condition(table, TableAt(db, local), there, force=force)

@@ -16,30 +16,31 @@ import logging
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from vedur.catalog.attrs import COPY_CONDITION
-from vedur.catalog.execute import set_role
-from vedur.catalog.filters import require_condition
-from vedur.catalog.structure import read_structure
-from vedur.catalog.tables import TableInfo, change_table_attr, get_table_list, sharing
-from vedur.change.columns import source_names
-from vedur.change.condition import written
-from vedur.db import Database, connect
+from vedur.catalog.tables import TableInfo, change_table_attr, hold_at_tick, missing_part, sharing
+from vedur.change.attrs import COPY_CONDITION
+from vedur.db import Database
+from vedur.db.role import set_replication_role
 from vedur.errors import StateError, UsageError
 from vedur.failpoint import reach
 from vedur.names import parse_name
-from vedur.node.info import NodeInfo
-from vedur.ops.compare import chosen_tables, end_spark, make_nodes, start_spark
-from vedur.ops.giveway import at_moment
-from vedur.ops.moment import Moment, Nodes, meet
-from vedur.ops.same import hold_at_tick
+from vedur.node.info import NodeInfo, NodeType
+from vedur.node.moment import Moment, Nodes, meet
+from vedur.node.position import lock_position
+from vedur.ops.compare_tables import chosen_tables, make_nodes, pair_at
+from vedur.ops.copy_node import CopyNodes
 from vedur.ops.session import Session
+from vedur.pipeline.spark.command_session import end_spark, start_spark
 from vedur.sql import query
+from vedur.tables.checks import TableAt, require_condition
+from vedur.tables.columns import source_names
+from vedur.tables.condition import written
+from vedur.tables.structure import read_structure
 
 if TYPE_CHECKING:
     from vedur.pipeline.compare import Pair
-    from vedur.pipeline.refilter import Entering, Switched
     from vedur.pipeline.repair import RepairTable
-    from vedur.pipeline.session import SparkSession
+    from vedur.pipeline.repair.refilter import Entering, Switched
+    from vedur.pipeline.spark.session import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -84,45 +85,54 @@ class FilterChange:
 
 
 def change_filter(
-    session: Session, wish: ChangeFilter, spark: SparkSession | None = None
+    session: Session, options: ChangeFilter, spark: SparkSession | None = None
 ) -> FilterChange | None:
     """Change the condition of a local table; None where it is that already."""
-    wish.check()
-    info, tables = chosen_tables(session, (wish.table,))
+    options.check()
+    info, tables = chosen_tables(session, (options.table,))
     if len(tables) != 1:
-        raise UsageError(f'change-filter takes one table that is in sync, got "{wish.table}"')
+        raise UsageError(f'change-filter takes one table that is in sync, got "{options.table}"')
     table = tables[0]
-    if (table.copy_condition or None) == wish.where:
+    if (table.copy_condition or None) == options.where:
         log.info("%s: has this condition already", table.dest_table)
         return None
-    source = _source(session, info, table)
-    _require(session, info, table, source, wish)
+    source = _source(session, info, table, options)
+    _require(session, info, table, source, options)
     if info.target_for:
         log.warning("nodes below this one do not change with it: run change-filter on each of them")
-    own, spark = (spark is None), spark or start_spark(session)
+    own, spark = (spark is None), spark or start_spark(session.settings)
     try:
-        nodes = make_nodes(session, info, force=wish.force, max_wait=wish.max_wait)
-        with connect(nodes.target, name="filter", autocommit=True) as db:
+        nodes = make_nodes(session, info, force=options.force, max_wait=options.max_wait)
+        with nodes.target.open("filter") as db:
             db.without_timeouts()
             if not db.value(query("compare", "repair_lock"), [table.dest_table]):
                 raise StateError(
                     f'a repair or change-filter of "{table.dest_table}" is running: '
                     "wait for it to end"
                 )
-            return _Change(session, spark, nodes, table, source, db, wish).run()
+            return _Change(session, spark, nodes, table, source, db, options).run()
     finally:
         if own:
             end_spark(spark)
 
 
-def _source(session: Session, info: NodeInfo, table: TableInfo) -> str:
-    """The provider's own name of the table."""
-    there = get_table_list(session.provider(info), session.queue)
-    return next(t.dest_table for t in there if t.table_name == table.table_name)
+def _source(session: Session, info: NodeInfo, table: TableInfo, options: ChangeFilter) -> str:
+    """The provider's own name of the table; raises where the provider has not all rows of it that
+    are asked for."""
+    node = CopyNodes(session, info).of(table.mapping)
+    there = node.tables.by_name[table.table_name]
+    wanted = replace(table.mapping, condition=options.where)
+    if node.info.node_type is NodeType.BRANCH and (part := missing_part(there, wanted)):
+        raise StateError(
+            f'table "{table.table_name}" is on the provider, node "{node.name}", in part only '
+            f"({part}): nothing is changed; add the table anew with this condition and "
+            "--find-copy-node, or give this node another provider (change-provider)"
+        )
+    return there.dest_table
 
 
 def _require(
-    session: Session, info: NodeInfo, table: TableInfo, source: str, wish: ChangeFilter
+    session: Session, info: NodeInfo, table: TableInfo, source: str, options: ChangeFilter
 ) -> None:
     if sharing(session.db, session.queue, table) and not table.copy_condition:
         raise StateError(
@@ -135,9 +145,12 @@ def _require(
     if local is None or remote is None:
         side = "here" if local is None else "on the provider"
         raise StateError(f'table "{table.table_name}" does not exist {side}')
-    if wish.where is not None:
+    if options.where is not None:
         require_condition(
-            wish.where, session.db, local, provider, remote, table.columns, force=wish.force
+            replace(table.mapping, condition=options.where),
+            TableAt(session.db, local),
+            TableAt(provider, remote),
+            force=options.force,
         )
 
 
@@ -151,7 +164,7 @@ class _Change:
     table: TableInfo
     source: str
     db: Database
-    wish: ChangeFilter
+    options: ChangeFilter
 
     @property
     def _limit(self) -> int:
@@ -160,30 +173,30 @@ class _Change:
     def run(self) -> FilterChange:
         """Count; and unless it is a dry run, do it."""
         from vedur.pipeline.compare import checksum
-        from vedur.pipeline.refilter import open_stage
         from vedur.pipeline.repair import RepairTable
+        from vedur.pipeline.repair.refilter import open_stage
 
         table, pair = self.table, self._pair()
         log.info("Checking %s", table.dest_table)
         with meet(self.nodes, self.source, table.dest_table) as moment:
-            sums = checksum(self.spark, at_moment(pair, moment), limit=self._limit, count_only=True)
+            sums = checksum(self.spark, pair_at(pair, moment), limit=self._limit, count_only=True)
         come, go = sums[0].rows, sums[1].rows
         log.info("%s: %d rows to insert, %d to delete", table.dest_table, come, go)
         reach("filter.planned")
-        if self.wish.dry_run:
+        if self.options.dry_run:
             return self._result(come, go, moment, applied=False)
         columns = RepairTable.read(self.db, pair)
         with (
             open_stage(self.db, pair, columns) as stage,
             meet(self.nodes, self.source, table.dest_table, keep_hold=True) as moment,
         ):
-            done = self._do(at_moment(pair, moment), columns, stage, moment)
+            done = self._do(pair_at(pair, moment), columns, stage, moment)
         log.info(
             "%s: %d rows inserted, %d deleted, condition is now: %s",
             table.dest_table,
             done.inserted,
             done.deleted,
-            self.wish.where or "none",
+            self.options.where or "none",
         )
         if done.replaced:
             log.warning(
@@ -197,31 +210,27 @@ class _Change:
         """Source: the rows that come in. Target: the rows that go."""
         from vedur.pipeline.compare import make_pair
 
-        table, wish = self.table, self.wish
-        pair = make_pair(
-            self.session.connect(self.nodes.provider, "provider_db"),
-            self.session.db,
-            self.source,
-            table.dest_table,
-            columns=table.columns,
-        )
+        table, options = self.table, self.options
+        provider = self.session.open(self.nodes.provider, "provider_db")
+        # without a condition: which rows are looked at is said below
+        mapping = replace(table.mapping, source=self.source, condition=None)
+        pair = make_pair(provider, self.session.db, mapping)
         if not pair.keyed:
             raise StateError(f'table "{table.table_name}" has no key to find rows by')
         names = source_names(table.columns)
-        old, new = table.copy_condition, wish.where
+        old, new = table.copy_condition, options.where
         come = _and(written(new, names, "t"), _not(written(old, names, "t")))
         shared = sharing(self.db, self.session.queue, table)
         mine = written(old, alias="t") if shared else None
         go = _and(mine, _not(written(new, alias="t")))
         return replace(
             pair,
-            name=table.table_name,
             source=replace(pair.source, condition=come),
             target=replace(pair.target, condition=go),
         )
 
     def _do(self, pair: Pair, columns: RepairTable, stage: str, moment: Moment) -> Switched:
-        from vedur.pipeline.refilter import stage_entering
+        from vedur.pipeline.repair.refilter import stage_entering
 
         entering = stage_entering(self.spark, pair, columns, stage, limit=self._limit)
         self.db.execute(query("filter", "analyze").format(stage=stage))
@@ -235,20 +244,18 @@ class _Change:
     def _switch(
         self, pair: Pair, columns: RepairTable, stage: str, entering: Entering, moment: Moment
     ) -> Switched:
-        from vedur.pipeline.refilter import switch
+        from vedur.pipeline.repair.refilter import switch
 
         queue, consumer, table = self.nodes.queue, self.nodes.consumer, self.table
-        # The worker's own lock first: then it stands before its first row, not in the middle.
-        self.db.value(query("worker", "lock_position"), [queue, consumer])
-        position = self.db.value(query("compare", "lock_position"), [queue, consumer])
+        position = lock_position(self.db, queue, consumer, row=True)
         if moment.lock_free and position != moment.tick:
             raise StateError(
                 f"the worker went on to tick {position} while rows of tick {moment.tick} "
                 "were being fetched: nothing is changed, run change-filter again"
             )
         hold_at_tick(self.db, queue, table, "change-filter")
-        change_table_attr(self.db, queue, table.table_name, COPY_CONDITION, self.wish.where)
-        set_role(self.db, "replica")
+        change_table_attr(self.db, queue, table.table_name, COPY_CONDITION, self.options.where)
+        set_replication_role(self.db, "replica")
         return switch(self.db, pair, columns, stage, entering)
 
     def _result(self, inserts: int, deletes: int, moment: Moment, *, applied: bool) -> FilterChange:
@@ -257,7 +264,7 @@ class _Change:
             table.table_name,
             table.dest_table,
             table.copy_condition or None,
-            self.wish.where,
+            self.options.where,
             inserts,
             deletes,
             applied,

@@ -2,141 +2,314 @@
 
 Tick ids are the same on all nodes of a set, so the position carries over. The new provider gets
 the subscription before the old one loses it: no event can vanish in between.
+
+Everything is looked at first (`vedur/node/plan.py`); then come steps that can be repeated:
+
+    pause        the consumer, so that its position stands still; that this was done for a move, and
+                 where to, is noted in the attributes of the node in the same transaction
+    subscribe    at the position, on the new provider
+    switch       the node itself, with the position locked
+    resume       the consumer, and the note goes in the same transaction
+    unsubscribe  on the old provider
+
+An error or an interrupt resumes the consumer. After a kill the note is left, `status` shows it, and
+the same command again finishes what was begun.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from urllib.parse import urlencode
 
-from vedur.catalog.tables import get_table_list
 from vedur.db import Database
-from vedur.errors import ConnectError, StateError, VedurError
+from vedur.errors import DatabaseError, StateError, VedurError
 from vedur.failpoint import reach
-from vedur.node.info import NodeInfo, get_node_info, get_worker_state
-from vedur.node.position import get_tick
-from vedur.node.setup import register_location, register_subscriber, unregister_subscriber
+from vedur.log import mask
+from vedur.node.info import get_node_info, get_subscriber_info
+from vedur.node.plan import (
+    MOVE_CONSUMER,
+    MOVE_PROVIDER,
+    MOVE_RESUME,
+    Move,
+    plan_consumer_move,
+    plan_move,
+    require_member,
+    tick_is_missing,
+)
+from vedur.node.position import complete_tick, get_tick, keeps_ticks, lock_position, read_position
+from vedur.node.setup import (
+    register_location,
+    register_subscriber,
+    set_node_attrs,
+    unregister_subscriber,
+)
 from vedur.node.state import change_consumer_provider, set_consumer_paused
 from vedur.ops.create_node import require_serving
-from vedur.ops.pause import set_paused
+from vedur.ops.members import SetView, find_consumer, read_member, read_members
+from vedur.ops.pause import wait_accepted
 from vedur.ops.session import Session
 from vedur.sql import query
 
 log = logging.getLogger(__name__)
 
-
-def change_provider(session: Session, provider: str, *, node: str | None = None) -> None:
-    """Move the worker of a node (default: the local one) to another provider, by node name."""
-    local = session.require_node()
-    name = node or local.node_name
-    db = session.db if name == local.node_name else session.node(name)
-    info = _info(db, session.queue, name)
-    if info.is_root:
-        raise StateError(f'node "{name}" is the root: it has no provider to change')
-    if provider == name:
-        raise StateError("cannot subscribe to itself")
-    if info.provider_node == provider:
-        raise StateError(f"node '{name}' has already '{provider}' as provider")
-    new = session.node(provider)
-    new_info = _info(new, session.queue, provider)
-    require_serving(new, new_info)
-    _move(session, db, info, new, new_info)
+#: Seconds that a provider which is behind is waited for, unless told otherwise.
+MAX_WAIT = 60.0
+_PERIOD = 0.2
+_SAY_EVERY = 5.0
 
 
-def _info(db: Database, queue: str, name: str) -> NodeInfo:
-    info = get_node_info(db, queue)
-    if info is None:
-        raise StateError(f'node "{name}" is not initialized')
-    return info
-
-
-def _move(
-    session: Session, db: Database, info: NodeInfo, new: Database, new_info: NodeInfo
+def change_provider(
+    session: Session,
+    provider: str,
+    *,
+    node: str | None = None,
+    consumer: str | None = None,
+    dead: Collection[str] = (),
+    max_wait: float = MAX_WAIT,
 ) -> None:
-    queue, worker = session.queue, info.worker_name or ""
-    _require_tick(new, queue, new_info, _position(db, queue, info))
-    _require_no_copies(db, queue, info)
-    members = {member.node_name: member for member in session.members()}
-    mine, there = members[info.node_name], members[new_info.node_name]
-    try:
-        if not info.worker_paused:
-            set_paused(session, db, info.node_name, worker, True)
-        reach("provider.paused")
-        tick = _position(db, queue, info)
-        _require_tick(new, queue, new_info, tick)
-        with new.transaction():
-            register_location(new, queue, mine.node_name, mine.node_location, mine.dead)
-            register_subscriber(new, queue, info.node_name, worker, tick, node=new_info.node_name)
-        reach("provider.subscribed")
-        with db.transaction():
-            register_location(db, queue, there.node_name, there.node_location, there.dead)
-            change_consumer_provider(db, queue, worker, new_info.node_name)
-        reach("provider.changed")
-    except BaseException:  # an interrupt, too: the worker must not stay paused for it
-        _resume_anyway(db, queue, info, worker)
-        raise
-    if not info.worker_paused:
-        set_paused(session, db, info.node_name, worker, False)
-    _unsubscribe(session, queue, info)
+    """Move a consumer (default: the worker of the local node) to another provider, by node name."""
+    view = read_members(session, dead)
+    name = node or view.local
+    if consumer is not None and consumer != require_member(view.members, name).worker:
+        name, info = find_consumer(session, view, consumer, node)
+        if consumer != view.members[name].worker:
+            move = plan_consumer_move(
+                view.members, name, consumer, info.provider_node, info.last_tick_id, provider
+            )
+            run_move(session, view, move, max_wait)
+            return
+    run_move(session, view, plan_move(view.members, name, provider), max_wait)
+
+
+def run_move(session: Session, view: SetView, move: Move, max_wait: float = MAX_WAIT) -> None:
+    """Do what is left of a move; raises, with the consumer running as before, where it cannot."""
+    mine = require_member(view.members, move.node)
+    db = view.databases[move.node]
+    mover = _Mover(session, view, move, db, worker=move.consumer == mine.worker)
+    with _one_at_a_time(db, session.queue, move.node):
+        if move.switch:
+            mover.switch(max_wait)
+        mover.resume()
+        mover.unsubscribe()
     log.info(
         "Consumer '%s' on node '%s' reads from '%s', after tick %s",
-        worker,
-        info.node_name,
-        there.node_name,
-        tick,
+        move.consumer,
+        move.node,
+        move.provider,
+        mover.tick,
     )
 
 
-def _position(db: Database, queue: str, info: NodeInfo) -> int:
-    state = get_worker_state(db, queue)
-    if state is None:
-        raise StateError(f'node "{info.node_name}" has no worker state')
-    return state.completed_tick
-
-
-def _require_tick(new: Database, queue: str, provider: NodeInfo, tick: int) -> None:
-    """The new provider must have the tick that the node has applied, or it cannot go on there."""
-    if get_tick(new, queue, tick, provider.node_name) is not None:
-        return
-    ends = new.one(query("rejoin", "ticks"), [queue])
-    behind = ends.last is not None and tick > ends.last
-    then = "wait until it has come that far" if behind else "choose another node"
-    raise StateError(
-        f'node "{provider.node_name}" does not have tick {tick}, which the node has applied (it '
-        f"has ticks {ends.first} to {ends.last}): nothing is changed; {then}"
-    )
-
-
-def _require_no_copies(db: Database, queue: str, info: NodeInfo) -> None:
-    """A copy under way reads from the old provider, and is known there by a consumer of its own."""
-    tables = [t for t in get_table_list(db, queue) if t.local and t.merge_state]
-    begun = [t.table_name for t in tables if not t.ready]
-    if begun:
-        raise StateError(
-            f'{len(begun)} table(s) of node "{info.node_name}" are being copied '
-            f"({', '.join(begun[:5])}): nothing is changed; run wait-sync first"
-        )
-
-
-def _resume_anyway(db: Database, queue: str, info: NodeInfo, worker: str) -> None:
-    """Let the worker go on without waiting for its answer, unless it was paused before."""
-    if info.worker_paused:
-        return
+@contextmanager
+def _one_at_a_time(db: Database, queue: str, node: str) -> Iterator[None]:
+    """Keep other moves of the same node out until this one ends, however it ends."""
+    if not db.value(query("node", "lock_move"), [queue]):
+        raise StateError(f'another command moves node "{node}" just now: wait for it to end')
     try:
-        set_consumer_paused(db, queue, worker, False)
-    except VedurError as error:
-        log.error(
-            "The worker of '%s' stays paused (%s): run resume --node=%s",
-            info.node_name,
-            error.message,
-            info.node_name,
-        )
+        yield
+    finally:
+        if not db.closed:
+            db.value(query("node", "unlock_move"), [queue])
 
 
-def _unsubscribe(session: Session, queue: str, info: NodeInfo) -> None:
-    if not info.provider_node:
-        return
-    try:
-        old = session.node(info.provider_node)
-        unregister_subscriber(old, queue, info.node_name, node=info.provider_node)
-    except ConnectError as error:
-        log.warning("Node '%s' failure: %s", info.provider_node, error.message)
+class _Mover:
+    """One move under way."""
+
+    def __init__(
+        self, session: Session, view: SetView, move: Move, db: Database, *, worker: bool
+    ) -> None:
+        self.session, self.view, self.move, self.db = session, view, move, db
+        self.is_worker = worker
+        self.queue, self.clock = session.queue, session.clock
+        self.tick = move.tick
+        self.new = view.databases[move.provider]
+        self._to_resume = move.resume
+        self._switched = not move.switch
+        self._prefix = view.prefix(move.node)
+
+    # -- the switch -----------------------------------------------------------------------------
+
+    def switch(self, max_wait: float) -> None:
+        """Pause, subscribe and switch; on any error the consumer goes on at its old provider."""
+        above = get_node_info(self.new, self.queue)
+        if above is None:
+            raise StateError(f'node "{self.move.provider}" is not initialized')
+        require_serving(self.new, above)
+        self._wait_for_tick(self.tick, max_wait)
+        subscribed = False
+        try:
+            self._pause()
+            reach("provider.paused")
+            self.tick = self._position()
+            self._wait_for_tick(self.tick, max_wait)
+            subscribed = self._subscribe()
+            reach("provider.subscribed")
+            self._switch()
+            self._switched = True
+            reach("provider.changed")
+        except BaseException:  # an interrupt, too: the consumer must not stay paused for it
+            self._undo(subscribed)
+            raise
+
+    def _position(self) -> int:
+        tick = read_position(self.db, self.queue, self.move.consumer)
+        if tick is None:
+            raise StateError(f'consumer "{self.move.consumer}" keeps no position on its node')
+        return tick
+
+    def _wait_for_tick(self, tick: int, max_wait: float) -> None:
+        """Wait until the new provider has a tick; raises for one that it will never have."""
+        deadline = self.clock.monotonic() + max_wait
+        said = 0.0
+        while True:
+            # in this order: a tick that comes in between is seen, and is not taken for a hole
+            new = read_member(self.new, self.queue, self.move.provider)
+            if get_tick(self.new, self.queue, tick, self.move.provider) is not None:
+                return
+            if missing := tick_is_missing(new, tick):
+                raise StateError(missing)
+            now = self.clock.monotonic()
+            behind = new.last_tick is not None and new.last_tick < tick
+            if not behind or now >= deadline:
+                raise StateError(
+                    f'node "{new.name}" does not have tick {tick}, which the node has applied (it '
+                    f"has ticks {new.first_tick} to {new.last_tick}): nothing is changed; wait "
+                    "until it has come that far"
+                )
+            if now >= said:
+                log.info("Waiting until '%s' has tick %s: it is at tick %s", new.name, tick,
+                         new.last_tick)  # fmt: skip
+                said = now + _SAY_EVERY
+            self.clock.sleep(_PERIOD)
+
+    def _pause(self) -> None:
+        """Pause the consumer unless it is; note that, and what for, in the same transaction."""
+        move = self.move
+        with self.db.transaction():
+            paused = self.db.value(query("node", "consumer_paused"), [self.queue, move.consumer])
+            self._to_resume = move.resume or not paused
+            self._set_note({
+                MOVE_CONSUMER: move.consumer,
+                MOVE_PROVIDER: move.provider,
+                MOVE_RESUME: "1" if self._to_resume else "0",
+            })  # fmt: skip
+            if not paused:
+                set_consumer_paused(self.db, self.queue, move.consumer, True, node=self._prefix)
+        wait_accepted(self.session, self.db, move.node, move.consumer, paused=True)
+
+    def _set_note(self, note: dict[str, str] | None) -> None:
+        info = get_node_info(self.db, self.queue)
+        attrs = {} if info is None else dict(info.attrs)
+        for key in (MOVE_CONSUMER, MOVE_PROVIDER, MOVE_RESUME):
+            attrs.pop(key, None)
+        attrs |= note or {}
+        set_node_attrs(self.db, self.queue, urlencode(attrs) or None, quiet=True)
+
+    def _subscribe(self) -> bool:
+        """Subscribe at the position; a subscription that an earlier run has left is replaced."""
+        move, mine = self.move, self.view.locations[self.move.node]
+        with self.new.transaction():
+            if not self.is_worker:
+                self.new.value(
+                    query("node", "register_consumer_at"), [self.queue, move.consumer, self.tick]
+                )
+                return True
+            known = [item.node_name for item in get_subscriber_info(self.new, self.queue)]
+            if move.node in known:
+                unregister_subscriber(self.new, self.queue, move.node, node=move.provider)
+            if not self._knows(self.new, mine.node_name):
+                register_location(
+                    self.new, self.queue, mine.node_name, mine.node_location, mine.dead
+                )
+            register_subscriber(
+                self.new, self.queue, move.node, move.consumer, self.tick, node=move.provider
+            )
+        return True
+
+    def _knows(self, db: Database, name: str) -> bool:
+        return bool(db.value(query("node", "knows_location"), [self.queue, name]))
+
+    def _switch(self) -> None:
+        """Let the node read from the new provider, if its position is still the one subscribed."""
+        move, there = self.move, self.view.locations[self.move.provider]
+        with self.db.transaction():
+            tick = lock_position(self.db, self.queue, move.consumer)
+            if tick != self.tick:
+                raise StateError(
+                    f'consumer "{move.consumer}" went on to tick {tick} although it is paused: '
+                    "nothing is changed; is a second worker running?"
+                )
+            if not self._knows(self.db, there.node_name):
+                register_location(
+                    self.db, self.queue, there.node_name, there.node_location, there.dead
+                )
+            change_consumer_provider(
+                self.db, self.queue, move.consumer, move.provider, node=self._prefix
+            )
+            if self.is_worker and keeps_ticks(self.db):
+                applied = get_tick(self.new, self.queue, self.tick, move.provider)
+                if applied is not None:
+                    complete_tick(self.db, self.queue, move.consumer, applied, silent=True)
+
+    def _undo(self, subscribed: bool) -> None:
+        """Let the consumer go on, at its old provider unless the switch was done; nothing waits
+        for its answer."""
+        try:
+            with self.db.transaction():
+                self._set_note(None)
+                if self._to_resume:
+                    set_consumer_paused(self.db, self.queue, self.move.consumer, False)
+        except VedurError as error:
+            log.error(
+                "Consumer '%s' of '%s' stays paused (%s): run the same command again, or resume",
+                self.move.consumer,
+                self.move.node,
+                error.message,
+            )
+            return
+        if subscribed and not self._switched:
+            self._end_subscription(self.move.provider, self.new)
+
+    # -- afterwards -----------------------------------------------------------------------------
+
+    def resume(self) -> None:
+        """Let the consumer go on unless an operator has paused it, and remove the note."""
+        move = self.move
+        with self.db.transaction():
+            self._set_note(None)
+            if self._to_resume:
+                set_consumer_paused(self.db, self.queue, move.consumer, False, node=self._prefix)
+        reach("provider.resumed")
+        if self._to_resume:
+            wait_accepted(self.session, self.db, move.node, move.consumer, paused=False)
+
+    def unsubscribe(self) -> None:
+        """End the subscriptions that are left on other nodes; one that does not answer is named."""
+        old = list(self.move.old)
+        member = self.view.members[self.move.node]
+        before = member.provider
+        if self.move.switch and self.is_worker and before and before not in old:
+            old.append(before)
+        for name in old:
+            db = self.view.databases.get(name)
+            if db is None:
+                log.warning(
+                    "Node '%s' may keep a subscription of '%s', which holds back its queue: run "
+                    "the same command again when it answers, or drop-node it",
+                    name,
+                    self.move.node,
+                )
+                continue
+            self._end_subscription(name, db)
+        reach("provider.unsubscribed")
+
+    def _end_subscription(self, name: str, db: Database) -> None:
+        try:
+            if self.is_worker:
+                unregister_subscriber(db, self.queue, self.move.node, node=name)
+            else:
+                db.value(query("node", "unregister_consumer"), [self.queue, self.move.consumer])
+        except DatabaseError as error:
+            log.warning("Node '%s' failure: %s", name, mask(error.message))

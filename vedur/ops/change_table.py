@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from vedur.catalog.attrs import ON_ERROR
 from vedur.catalog.tables import change_table_attr, get_table_list
-from vedur.change.aside import Policy
+from vedur.change.attrs import ON_ERROR
+from vedur.change.quarantine import Policy
 from vedur.errors import UsageError
 from vedur.ops.choose import choose
 from vedur.ops.session import Session
@@ -32,7 +32,7 @@ def change_table(session: Session, asked: Sequence[str], on_error: str | None) -
     if on_error is None:
         raise UsageError("change-table needs --on-error=POLICY, use --help for help")
     policy = check_policy(on_error)
-    tables = [t.table_name for t in get_table_list(session.db, session.queue) if t.local]
+    tables = get_table_list(session.db, session.queue).local.names
     value = None if policy == DEFAULT else policy
     for name in choose(asked, tables):
         change_table_attr(session.db, session.queue, name, ON_ERROR, value)

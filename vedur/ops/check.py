@@ -6,18 +6,18 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vedur.catalog.fkeys import ForeignKey, get_table_pending_fkeys
-from vedur.catalog.handlers import unknown_handler
-from vedur.catalog.partitions import partition_differences, read_partitions
-from vedur.catalog.structure import differences, foreign_keys, read_structure
 from vedur.catalog.tables import TableInfo, get_table_list
 from vedur.db import Database
 from vedur.db.row_security import advice
 from vedur.errors import StateError
+from vedur.handlers.registry import unknown_handler
 from vedur.names import parse_name
 from vedur.ops.choose import choose
 from vedur.ops.session import Session
 from vedur.sql import query
+from vedur.tables.fkeys import ForeignKey, get_table_pending_fkeys
+from vedur.tables.partitions import partition_differences, read_partitions
+from vedur.tables.structure import differences, foreign_keys, read_structure
 
 log = logging.getLogger(__name__)
 
@@ -43,9 +43,9 @@ def check(
             "check compares with the provider, and the root has none: run it elsewhere"
         )
     provider = session.provider(info)
-    there = {t.table_name: t for t in get_table_list(provider, session.queue) if t.local}
+    there = get_table_list(provider, session.queue).local
     return [
-        _compare(session.db, provider, table, there.get(table.table_name), structure_only)
+        _compare(session.db, provider, table, there.find(table.table_name), structure_only)
         for table in chosen_tables(session, tables)
     ]
 
@@ -105,7 +105,7 @@ def _interference(db: Database, table: str, where: str) -> list[str]:
 
 def chosen_tables(session: Session, tables: Sequence[str]) -> list[TableInfo]:
     """Local tables by name or glob, all of them without names."""
-    local = {t.table_name: t for t in get_table_list(session.db, session.queue) if t.local}
+    local = get_table_list(session.db, session.queue).local.by_name
     names = choose(tables, local) if tables else list(local)
     return [local[name] for name in names]
 

@@ -2,14 +2,15 @@
 
 Steps of a node that follows another: find the root; tell root and provider where the new node
 is; subscribe at the provider; copy the member list; create the node; record the set's tables.
-A leaf begins at a tick that is written now: whatever the queue still holds of before, the end of
-an earlier node of its name, tables that have left the set, scripts, is not for it.
+A node begins at a tick of now: whatever the queue still holds of before, the end of an earlier
+node of its name, tables that have left the set, scripts, is not for it. The queue of a branch
+begins with that tick, and has the provider's settings.
 The provider and the new node commit one after the other at the end, the node last: a failure
 leaves at most a location and a subscription, and the same command can be run again. The other way
 round there would be a node that its provider does not know.
 
-What our worker cannot serve is refused before anything is written: a branch (it would pass no
-events on), a node below such a branch, and a leaf that merges into a combined queue.
+What our worker cannot serve is refused before anything is written: a node below a branch whose SQL
+is too old to pass events on, and a leaf that merges into a combined queue.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ from dataclasses import dataclass
 
 from vedur.catalog.sequences import get_seq_list
 from vedur.catalog.tables import get_table_list
+from vedur.change.attrs import encode_attrs
 from vedur.db import Database
 from vedur.db.conninfo import has_host, parse
+from vedur.db.contract import exec_query, log_contract_call
 from vedur.db.install import install
 from vedur.errors import StateError, UsageError
 from vedur.failpoint import reach
 from vedur.log import mask_connstr
+from vedur.node.endpoint import Endpoint
+from vedur.node.fresh_tick import fresh_tick
 from vedur.node.info import (
     Location,
     NodeInfo,
@@ -38,19 +43,19 @@ from vedur.node.info import (
 )
 from vedur.node.position import AppliedTick, complete_tick, forget_position, keeps_ticks
 from vedur.node.setup import create_node as create
-from vedur.node.setup import register_location, register_subscriber, unregister_subscriber
+from vedur.node.setup import (
+    register_location,
+    register_subscriber,
+    set_node_attrs,
+    unregister_subscriber,
+)
 from vedur.node.state import set_consumer_completed
-from vedur.ops.fresh_tick import fresh_tick
 from vedur.ops.session import Session
 from vedur.ops.sync_lists import record_sequences, record_tables
 from vedur.sql import query
 
 log = logging.getLogger(__name__)
 
-NO_BRANCH = (
-    "branches are not supported yet: a branch of Vedur would pass no events on to the nodes below "
-    "it, and the root's queue would never be rotated"
-)
 _NO_MERGE = (
     "--merge is not supported yet: nothing would be written to the combined queue. "
     "Create the leaf without --merge"
@@ -96,7 +101,7 @@ def plan_node(
 
 def create_node(session: Session, node: NewNode) -> None:
     """Make the local database a node."""
-    db = session.connect(session.settings.db, "new_node")
+    db = session.open(Endpoint.of_local(session.settings), "new_node")
     known = get_node_info(db, session.queue) if has_schema(db) else None
     if known is None:  # a node that is there already only gets its SQL brought up to date
         _refuse_unserved(node)
@@ -112,8 +117,6 @@ def create_node(session: Session, node: NewNode) -> None:
     if existing is not None:
         _require_same(db, session.queue, existing, node)
         log.info("Node is already initialized as %s", existing.node_type)
-        if existing.node_type is NodeType.BRANCH:
-            log.warning("%s; drop-node it and create a leaf instead", NO_BRANCH)
         return
     if node.check and node.location != session.settings.db:
         check_same_database(session, db, node.location)
@@ -131,8 +134,6 @@ def create_node(session: Session, node: NewNode) -> None:
 
 
 def _refuse_unserved(node: NewNode) -> None:
-    if node.kind is NodeType.BRANCH:
-        raise StateError(f"{NO_BRANCH}. Use create-leaf, with the root as provider")
     if node.combined:
         raise StateError(_NO_MERGE)
 
@@ -157,7 +158,7 @@ def _require_same(db: Database, queue: str, existing: NodeInfo, node: NewNode) -
 def check_same_database(session: Session, db: Database, location: str) -> None:
     """The public connect string must lead here; a lock taken here shows whether it does."""
     key = secrets.randbits(62)
-    public = session.connect(location, "pub_db")
+    public = session.open(Endpoint(location), "pub_db")
     db.value(query("admin", "advisory_lock"), [key])
     try:
         if public.value(query("admin", "try_advisory_lock"), [key]):
@@ -178,9 +179,7 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
     provider_info = _provider_info(provider, queue)
     require_serving(provider, provider_info)
     register_location(root, queue, node.name, node.location)
-    start = None
-    if node.kind is NodeType.LEAF:
-        start = fresh_tick(provider, queue, provider_info, session.clock)
+    start = fresh_tick(provider, queue, provider_info, session.clock)
     reach("create.ticked")
     # what the queue has told before that tick is not told again
     tables, sequences = get_table_list(provider, queue), get_seq_list(provider, queue)
@@ -190,8 +189,7 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
             if node.check:
                 _end_subscription(provider, queue, node.name)
             answer = register_subscriber(provider, queue, node.name, worker)
-            if start is not None:
-                provider.call("pgq.register_consumer_at", queue, worker, start.id)
+            provider.call("pgq.register_consumer_at", queue, worker, start.id)
             register_location(db, queue, node.name, node.location)
             for member in members:
                 if member.node_name != node.name:
@@ -205,12 +203,14 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
                 node.name,
                 worker,
                 provider_info.node_name,
-                answer.row.global_watermark,
+                # a branch's queue begins with this tick; a leaf says upstream's, and moves below
+                start.id if node.kind is NodeType.BRANCH else answer.row.global_watermark,
                 node.combined,
             )
             forget_position(db, queue)  # that of an earlier node in this database
-            if start is not None:
-                _begin_at(db, queue, worker, start)
+            _begin_at(db, queue, worker, start)
+            if node.kind is NodeType.BRANCH:
+                _begin_queue(provider, db, queue, start, node.sync_watermark)
             record_tables(session.settings, db, tables)
             record_sequences(session.settings, db, sequences)
         reach("create.subscribed")
@@ -231,19 +231,33 @@ def _begin_at(db: Database, queue: str, worker: str, start: AppliedTick) -> None
         set_consumer_completed(db, queue, worker, start.id)
 
 
+def _begin_queue(
+    provider: Database, db: Database, queue: str, start: AppliedTick, sync_watermark: str | None
+) -> None:
+    """Make the queue of a new branch the provider's as of a tick: that tick is its only one, and
+    its settings are the same. Nobody can then begin at a tick whose events it does not have."""
+    values = {"queue": queue, "tick": start.id, "time": start.time, "event_seq": start.event_seq}
+    db.execute(query("admin", "begin_branch"), values)
+    row = provider.one(query("admin", "queue_settings"), [queue])
+    for name, value in row._asdict().items():
+        db.call("pgq.set_queue_config", queue, name, value)
+    if sync_watermark:
+        set_node_attrs(db, queue, encode_attrs({"sync_watermark": sync_watermark}), quiet=True)
+
+
 def require_serving(provider: Database, info: NodeInfo) -> None:
     """Refuse a provider that would never send an event."""
     if info.node_type is NodeType.LEAF:
         raise StateError(f'node "{info.node_name}" is a leaf: nobody can read from it')
     if passes_nothing_on(provider, info):
         raise StateError(
-            f'node "{info.node_name}" is a branch of Vedur, which passes no events on yet: '
-            "give the root as provider"
+            f'the SQL of branch "{info.node_name}" is of a version that passes no events on: run '
+            '"create-branch" again there, it brings the SQL up to date'
         )
 
 
 def _members(root: Database, session: Session, node: NewNode) -> list[Location]:
-    get_node_info(root, session.queue)
+    log_contract_call(exec_query, root, "pgq_node.get_node_info", session.queue)
     members = get_queue_locations(root, session.queue)
     for member in members:
         # the same location under the same name is a creation that did not get to its end

@@ -5,20 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from vedur.catalog import ddl
-from vedur.catalog.fkeys import ForeignKey, add_pending_fkey
-from vedur.catalog.partitions import create_partitions, read_partitions
-from vedur.catalog.structure import Structure, foreign_keys, read_structure
-from vedur.catalog.subset import restrict
 from vedur.catalog.tables import existing
-from vedur.change.column_ddl import rename_columns
-from vedur.change.columns import Columns
-from vedur.change.rename import rename_tables
 from vedur.db import Database
 from vedur.errors import DatabaseError, StateError
 from vedur.log import TRACE
 from vedur.names import QualifiedName, parse_name, quote_ident
+from vedur.script.column_ddl import rename_columns
+from vedur.script.rename import rename_tables
 from vedur.sql import query
+from vedur.tables import ddl
+from vedur.tables.columns import Columns
+from vedur.tables.fkeys import ForeignKey, add_pending_fkey
+from vedur.tables.partitions import create_partitions, read_partitions
+from vedur.tables.structure import Structure, foreign_keys, read_structure
+from vedur.tables.subset import restrict
 
 log = logging.getLogger(__name__)
 

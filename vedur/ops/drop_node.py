@@ -2,6 +2,7 @@
 
 Reachable or not, the others must forget it: the root tells them through the queue, and each
 member that can be reached is cleaned at once, so that no position of the dead node keeps events.
+With --reparent the nodes that read from it are moved to its provider first, each without a copy.
 """
 
 from __future__ import annotations
@@ -10,32 +11,41 @@ import logging
 
 from vedur.catalog.tables import get_table_list, local_remove_table
 from vedur.db import Database
-from vedur.errors import ConnectError, DatabaseError, RefusedError, StateError
-from vedur.node.info import NodeInfo, get_node_info, get_subscriber_info
+from vedur.errors import DatabaseError, RefusedError, StateError
+from vedur.failpoint import reach
+from vedur.node.info import get_node_info, get_subscriber_info
+from vedur.node.plan import plan_move, plan_reparent, require_droppable
 from vedur.node.position import forget_position
 from vedur.node.setup import drop_node as drop
 from vedur.node.setup import unregister_location, unregister_subscriber
+from vedur.ops.change_provider import MAX_WAIT, run_move
+from vedur.ops.members import SetView, read_members
 from vedur.ops.session import Session
 
 log = logging.getLogger(__name__)
 
 
-def drop_node(session: Session, name: str) -> None:
-    """Drop a node by name."""
-    local = session.require_node()
-    members = {member.node_name: member for member in session.members()}
-    if name not in members:
+def drop_node(
+    session: Session, name: str, *, reparent: bool = False, max_wait: float = MAX_WAIT
+) -> None:
+    """Drop a node by name; with `reparent` its children read from its provider from then on."""
+    view = read_members(session)
+    if name not in view.members:
         raise StateError(f"Unknown node: {name}")
-    databases = _reachable(session, local, name, list(members))
-    target = databases.get(name)
+    if reparent:
+        view = _reparent(session, view, name, max_wait)
+    require_droppable(view.members, name)
+    target = view.databases.get(name)
     info = get_node_info(target, session.queue) if target else None
-    if target and info:
-        _check_subscribers(target, session.queue, name)
-    others = {other: db for other, db in databases.items() if other != name}
+    others = {other: db for other, db in view.databases.items() if other != name}
     if info and info.is_root and others:
         raise StateError(f'node "{name}" is the root: drop the other nodes first')
+    for other in view.members:
+        if other not in others and other != name:
+            log.warning("'%s' still knows '%s': the root tells it later", other, name)
     for other, db in others.items():
-        _forget(db, session.queue, name, other, local.node_name)
+        _forget(db, session.queue, name, other, view.local)
+        reach("drop.forgotten")
     if target and info:
         with target.transaction():
             _end_copies(target, session.queue)
@@ -44,34 +54,22 @@ def drop_node(session: Session, name: str) -> None:
     log.info("Node dropped: %s", name)
 
 
+def _reparent(session: Session, view: SetView, name: str, max_wait: float) -> SetView:
+    """Move the children one after the other; all are planned before the first one is moved."""
+    above, moves = plan_reparent(view.members, name)
+    for move in moves:
+        # what an earlier one has changed belongs in the plan of the next one
+        run_move(session, view, plan_move(view.members, move.node, above), max_wait)
+        view = read_members(session)
+        reach("drop.reparented")
+    return view
+
+
 def _end_copies(db: Database, queue: str) -> None:
-    """Tables whose copies are cut short get back what the copies have dropped."""
-    for table in get_table_list(db, queue):
-        if table.local and table.dropped_ddl:
+    """Give back to tables whose copies are cut short what the copies have dropped."""
+    for table in get_table_list(db, queue).local:
+        if table.dropped_ddl:
             local_remove_table(db, queue, table.table_name)
-
-
-def _reachable(
-    session: Session, local: NodeInfo, name: str, members: list[str]
-) -> dict[str, Database]:
-    found: dict[str, Database] = {}
-    for member in members:
-        try:
-            found[member] = session.db if member == local.node_name else session.node(member)
-        except ConnectError as error:
-            log.warning("Node '%s' failure: %s", member, error.message)
-            if member != name:
-                log.warning("'%s' still knows '%s': the root tells it later", member, name)
-    return found
-
-
-def _check_subscribers(db: Database, queue: str, name: str) -> None:
-    subscribers = [item.node_name for item in get_subscriber_info(db, queue)]
-    if subscribers:
-        raise StateError(
-            f"node still has subscribers: {', '.join(subscribers)}: "
-            "change their provider or drop them first"
-        )
 
 
 def _forget(db: Database, queue: str, name: str, member: str, local: str) -> None:

@@ -8,11 +8,11 @@ one table alone: whether its first copy would empty a table that others bring ro
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from vedur.catalog.attrs import COPY_CONDITION, decode_attrs, keeps_rows
-from vedur.catalog.tables import OK_STATES, TableInfo
+from vedur.catalog.tables import TableSet, is_in_sync
+from vedur.change.attrs import COPY_CONDITION, decode_attrs, keeps_rows
 from vedur.db import Database
 from vedur.errors import StateError
 from vedur.names import parse_name
@@ -84,14 +84,14 @@ def _keys(db: Database, tables: Sequence[str]) -> dict[str, Any]:
 
 
 def unfit_tables(
-    session: Session, root: bool, wish: AddTable, tables: Sequence[str]
+    session: Session, root: bool, options: AddTable, tables: Sequence[str]
 ) -> dict[str, str]:
     """The reasons why tables of the set cannot be added here, by name; nothing is changed."""
     db = session.db
-    places = {table: wish.place(table) for table in tables}
+    places = {table: options.place(table) for table in tables}
     present = _keys(db, list(places.values()))
     keyless = unfit_keys(db, list(places.values()))
-    makes = not root and (wish.create or wish.create_full)
+    makes = not root and (options.create or options.create_full)
     found: dict[str, str | None] = {}
     for table, place in places.items():
         if place not in present:
@@ -100,11 +100,11 @@ def unfit_tables(
         else:
             found[table] = keyless.get(place)
         if found[table] is None and not root:
-            found[table] = sharing(session, wish, table, place)
+            found[table] = sharing(session, options, table, place)
     return {table: reason for table, reason in found.items() if reason is not None}
 
 
-def sharing(session: Session, wish: AddTable, table: str, dest: str) -> str | None:
+def sharing(session: Session, options: AddTable, table: str, dest: str) -> str | None:
     """Why a table cannot join others in one local table; None where it can, or is alone.
 
     A first copy empties its table, and with it what others have brought. And only conditions can
@@ -116,40 +116,40 @@ def sharing(session: Session, wish: AddTable, table: str, dest: str) -> str | No
         who = (
             f'table "{row.table_name}" of queue "{row.queue_name}" brings rows to "{dest}" already'
         )
-        if not wish.copy_condition or not attrs.get(COPY_CONDITION):
+        if not options.copy_condition or not attrs.get(COPY_CONDITION):
             return (
                 f"{who}, and only conditions can tell whose a row is: give each of them a "
                 "condition (--where), such that no row fulfils two"
             )
-        if not (wish.skip_truncate or wish.expect_sync):
+        if not (options.skip_truncate or options.expect_sync):
             return (
                 f"{who}, and the first copy of this one would empty it: use --skip-truncate, or "
                 "--expect-sync if its rows are there"
             )
-        if row.merge_state not in OK_STATES and not keeps_rows(attrs):
+        if not is_in_sync(row.merge_state) and not keeps_rows(attrs):
             return f"{who}, and its first copy, which empties it, is not done: wait for it first"
     return None
 
 
-def require_alone(session: Session, wish: AddTable, table: str) -> None:
+def require_alone(session: Session, options: AddTable, table: str) -> None:
     """Refuse a table whose copy would take the rows of others away."""
-    reason = sharing(session, wish, table, wish.place(table))
+    reason = sharing(session, options, table, options.place(table))
     if reason is not None:
         raise StateError(f'table "{table}" cannot be added: {reason}')
 
 
 def warn_keys(
-    db: Database, provider: Database, there: Mapping[str, TableInfo], wish: AddTable, table: str
+    db: Database, provider: Database, there: TableSet, options: AddTable, table: str
 ) -> None:
     """Say where the key that events carry has no unique index here: replay would be slow."""
-    known = there.get(table)
-    if known is None or not known.local:
+    known = there.local.find(table)
+    if known is None:
         return
-    theirs, mine = parse_name(known.dest_table), parse_name(wish.place(table))
+    theirs, mine = parse_name(known.dest_table), parse_name(options.place(table))
     row = provider.one(query("catalog", "table_keys"), [[theirs.schema], [theirs.name]])
     if row is None or not row.key:
         return
-    chosen = dict(wish.column_list or ())
+    chosen = dict(options.column_list or ())
     key = {chosen.get(name, name) for name in row.key}
     rows = db.query(query("catalog", "unique_columns"), [mine.schema, mine.name])
     if not any(set(index.columns) == key for index in rows):

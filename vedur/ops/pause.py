@@ -1,4 +1,4 @@
-"""pause and resume: ask a consumer, then wait until it has seen the wish."""
+"""pause and resume: ask a consumer, then wait until it has seen the request."""
 
 from __future__ import annotations
 
@@ -8,52 +8,72 @@ from vedur.db import Database
 from vedur.errors import StateError
 from vedur.node.info import ConsumerInfo, get_consumer_info, get_node_info
 from vedur.node.state import set_consumer_paused
+from vedur.ops.members import find_consumer, read_members
 from vedur.ops.session import Session
 
 log = logging.getLogger(__name__)
 
 _PERIOD = 0.5
+#: Seconds after which a consumer that does not answer is named, again and again.
+_SAY_EVERY = 10.0
 
 
 def pause(session: Session, *, node: str | None = None, consumer: str | None = None) -> None:
-    """Pause a consumer (default: the worker of the local node)."""
+    """Pause a consumer (default: the worker of the local node) and wait until it stands still."""
     _set(session, True, node, consumer)
 
 
 def resume(session: Session, *, node: str | None = None, consumer: str | None = None) -> None:
-    """Let it go on."""
+    """Let a consumer go on, and wait until it does."""
     _set(session, False, node, consumer)
 
 
 def _set(session: Session, paused: bool, node: str | None, consumer: str | None) -> None:
     local = session.require_node()
     name = node or local.node_name
+    if consumer is not None and node is None and not _has(session.db, session.queue, consumer):
+        name, _ = find_consumer(session, read_members(session), consumer)
     remote = name != local.node_name
     db = session.node(name) if remote else session.db
-    set_paused(session, db, name, consumer or worker_of(db, session.queue), paused, remote=remote)
+    consumer = consumer or worker_of(db, session.queue)
+    set_consumer_paused(db, session.queue, consumer, paused, node=name if remote else "")
+    wait_accepted(session, db, name, consumer, paused=paused)
 
 
 def worker_of(db: Database, queue: str) -> str:
-    """The name of the worker of a node."""
+    """Read the name of the worker of a node."""
     info = get_node_info(db, queue)
     if info is None or info.worker_name is None:
         raise StateError(f'no node for queue "{queue}" there')
     return info.worker_name
 
 
-def set_paused(
-    session: Session, db: Database, node: str, consumer: str, paused: bool, *, remote: bool = False
+def wait_accepted(
+    session: Session, db: Database, node: str, consumer: str, *, paused: bool
 ) -> None:
-    """Set the wish on a node and wait until the consumer accepts it."""
-    set_consumer_paused(db, session.queue, consumer, paused, node=node if remote else "")
+    """Wait until a consumer has seen the latest request; a consumer that does not run is named."""
     state = _state(db, session.queue, consumer)
     if not state.uptodate:
         log.info("Waiting for worker to accept")
+    began = said = session.clock.monotonic()
     while not state.uptodate:
         session.clock.sleep(_PERIOD)
+        now = session.clock.monotonic()
+        if now - said >= _SAY_EVERY:
+            log.warning(
+                "Consumer '%s' on node '%s' has not answered for %.0f s: is it running?",
+                consumer,
+                node,
+                now - began,
+            )
+            said = now
         state = _state(db, session.queue, consumer)
     verb = "paused" if paused else "resumed"
     log.info("Consumer '%s' on node '%s' %s", consumer, node, verb)
+
+
+def _has(db: Database, queue: str, consumer: str) -> bool:
+    return any(info.consumer_name == consumer for info in get_consumer_info(db, queue))
 
 
 def _state(db: Database, queue: str, consumer: str) -> ConsumerInfo:

@@ -19,7 +19,7 @@ def remove_table(session: Session, tables: Sequence[str], *, everything: bool = 
     if not tables and not everything:
         raise UsageError("remove-table needs TABLE... or --all, use --help for help")
     session.require_node()
-    local = [t.table_name for t in get_table_list(session.db, session.queue) if t.local]
+    local = get_table_list(session.db, session.queue).local.names
     for name in choose(tables, local, everything=everything):
         with session.db.transaction():
             local_remove_table(session.db, session.queue, name)

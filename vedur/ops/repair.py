@@ -14,32 +14,33 @@ import logging
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from vedur.catalog.execute import set_role
-from vedur.catalog.tables import TableInfo
+from vedur.catalog.tables import TableInfo, hold_at_tick
 from vedur.catalog.watch import last_change, mend_changes
-from vedur.db import Database, connect
+from vedur.db import Database
+from vedur.db.role import set_replication_role
 from vedur.errors import StateError, VedurError
 from vedur.failpoint import reach
+from vedur.handlers.registry import require_handlers
 from vedur.node.info import NodeInfo
-from vedur.ops.compare import (
-    chosen_tables,
-    end_spark,
-    make_nodes,
+from vedur.node.moment import Moment, Nodes, meet
+from vedur.node.position import lock_position
+from vedur.ops.compare_tables import (
+    Counterparts,
+    local_tables,
     one_sided,
+    pair_at,
+    pair_at_one_moment,
     plan_pair,
-    start_spark,
     warn_waiting,
 )
-from vedur.ops.giveway import at_moment, at_one_moment
-from vedur.ops.moment import Moment, Nodes, meet
-from vedur.ops.same import hold_at_tick
 from vedur.ops.session import Session
+from vedur.pipeline.spark.command_session import end_spark, start_spark
 from vedur.sql import query
 
 if TYPE_CHECKING:
     from vedur.pipeline.compare import Differences, Pair, Sums
     from vedur.pipeline.repair import Repaired, RepairTable, Stage
-    from vedur.pipeline.session import SparkSession
+    from vedur.pipeline.spark.session import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,9 @@ class RepairOptions:
     force: bool = False
     limit: int = 10
     max_wait: float = 60.0
+    node: str | None = (
+        None  # whose rows are taken; None: the provider, or the nearest that has them
+    )
 
 
 @dataclass(frozen=True)
@@ -88,18 +92,33 @@ def repair(
     session: Session, options: RepairOptions, spark: SparkSession | None = None
 ) -> list[TableRepair]:
     """Plan, or with `apply` do, the repair of local tables."""
-    info, tables = chosen_tables(session, options.tables)
+    info, tables = local_tables(session, options.tables)
+    require_handlers(tables)
+    counterparts = Counterparts(session, info, options.node)
+    tables = [table for table in tables if _is_ready(counterparts, table)]
     if not tables:
         return []
     if options.apply and info.target_for:
         log.warning("nodes below this one are not repaired with it: run repair on each of them")
-    own, spark = (spark is None), spark or start_spark(session)
+    own, spark = (spark is None), spark or start_spark(session.settings)
     try:
-        nodes = make_nodes(session, info, force=options.force, max_wait=options.max_wait)
-        return [_repair_table(session, spark, nodes, info, table, options) for table in tables]
+        done = []
+        for table in tables:
+            nodes = counterparts.nodes_of(table, force=options.force, max_wait=options.max_wait)
+            source = counterparts.node_of(table) or info.provider_node or ""
+            done.append(_repair_table(session, spark, nodes, info, source, table, options))
+        return done
     finally:
         if own:
             end_spark(spark)
+
+
+def _is_ready(counterparts: Counterparts, table: TableInfo) -> bool:
+    """Read whether a table can be repaired; what cannot be, is said."""
+    reason = counterparts.why_not(table)
+    if reason:
+        log.warning("%s", reason)
+    return not reason
 
 
 def _repair_table(
@@ -107,9 +126,11 @@ def _repair_table(
     spark: SparkSession,
     nodes: Nodes,
     info: NodeInfo,
+    source: str,
     table: TableInfo,
     options: RepairOptions,
 ) -> TableRepair:
+    """Repair one table with the rows of node `source`."""
     mends = options.apply and options.where is None
     change = _last_change(session, info, table) if mends else None
     then = "; what is repaired now waits on: quarantine replay --replace frees it afterwards"
@@ -122,13 +143,13 @@ def _repair_table(
             f'table "{table.table_name}" has no key to find rows by: '
             "give it a primary key, or copy it again with resync"
         )
-    with connect(nodes.target, name="repair", autocommit=True) as db:
+    with nodes.target.open("repair") as db:
         db.execute(query("compare", "pin_values"))
         if not db.value(query("compare", "repair_lock"), [pair.dest]):
             raise StateError(f'another repair of "{pair.dest}" is running: wait for it to end')
         done = Repairer(session, spark, nodes, table, pair, db, options).run()
     if change is not None:
-        _mend(session, info, table, change)
+        _mend(session, info, source, table, change)
     done = replace(done, quarantined=waiting)
     log.info(
         "finished %s: src: %d rows, dst: %d rows, missed: %d inserts, %d updates, %d deletes",
@@ -152,7 +173,7 @@ def _last_change(session: Session, info: NodeInfo, table: TableInfo) -> int | No
         return None
 
 
-def _mend(session: Session, info: NodeInfo, table: TableInfo, change: int) -> None:
+def _mend(session: Session, info: NodeInfo, source: str, table: TableInfo, change: int) -> None:
     """Tell the root that this node is mended: the repair itself is done, whatever it answers."""
     try:
         root, _ = session.root(info.provider_location or "")
@@ -161,7 +182,7 @@ def _mend(session: Session, info: NodeInfo, table: TableInfo, change: int) -> No
             session.queue,
             table.table_name,
             node=info.node_name,
-            provider=info.provider_node or "",
+            provider=source,
             last=change,
         )
     except VedurError as error:
@@ -192,14 +213,14 @@ class Repairer:
         log.info("Checking %s", pair.dest)
         table = RepairTable.read(self.db, pair)
         with open_stage(self.db, pair, table.target_columns) as stage:
-            moment, sums, found = at_one_moment(
+            moment, sums, found = pair_at_one_moment(
                 self.nodes, pair, lambda at, moment: (moment, *self.look(at, stage))
             )
             reach("repair.planned")
             if found is None or not self.options.apply:
                 return self.planned(moment, sums, found)
             with meet(self.nodes, pair.source.name, pair.dest, keep_hold=True) as moment:
-                done = self.write(at_moment(pair, moment), moment, table, stage)
+                done = self.write(pair_at(pair, moment), moment, table, stage)
         return self.repaired(moment, sums, found, done)
 
     def repaired(
@@ -233,7 +254,7 @@ class Repairer:
         try:
             found = describe(self.spark, pair, keys, shown=self.options.limit, keep=True)
             if self.options.apply:
-                stage_keys(self.spark, keys, self.nodes.target, stage)
+                stage_keys(self.spark, keys, self.nodes.target.connstr, stage)
         finally:
             keys.unpersist()
         self._report(found)
@@ -275,16 +296,14 @@ class Repairer:
         reach("repair.fetched")
         queue, consumer = self.nodes.queue, self.nodes.consumer
         with self.db.transaction():
-            # The worker's own lock first: then it stands before its first row, not in the middle.
-            self.db.value(query("worker", "lock_position"), [queue, consumer])
-            position = self.db.value(query("compare", "lock_position"), [queue, consumer])
+            position = lock_position(self.db, queue, consumer, row=True)
             if moment.lock_free and position != moment.tick:
                 raise StateError(
                     f"the worker went on to tick {position} while rows of tick {moment.tick} "
                     "were being fetched: nothing is written, run repair again"
                 )
             self.require()
-            set_role(self.db, "replica")
+            set_replication_role(self.db, "replica")
             done = apply(self.db, pair, table, stage, queue, moment.tick)
             reach("repair.applied")
             self.conclude(moment)

@@ -5,29 +5,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vedur.catalog.rejoin import end_rejoin
-from vedur.catalog.tables import get_table_list, local_set_table_state, sharing
+from vedur.catalog.tables import (
+    TableInfo,
+    change_table_attr,
+    get_table_list,
+    local_set_table_state,
+    sharing,
+)
+from vedur.change.attrs import COPY_NODE
 from vedur.errors import StateError, UsageError
-from vedur.ops.call_worker import call_worker
+from vedur.node.info import NodeInfo
+from vedur.node.position import wake_worker
 from vedur.ops.choose import choose
+from vedur.ops.copy_node import CopyNodes, copy_node_option
 from vedur.ops.session import Session
 
 
-def resync(session: Session, tables: Sequence[str], *, everything: bool = False) -> None:
-    """Set the state of tables back to the beginning."""
+def resync(
+    session: Session,
+    tables: Sequence[str],
+    *,
+    everything: bool = False,
+    copy_node: str | None = None,
+    find_copy_node: bool = False,
+) -> None:
+    """Set the state of tables back to the beginning; with a node to copy from, that is stored, and
+    without one the stored one is used."""
     if not tables and not everything:
         raise UsageError("resync needs TABLE... or --all, use --help for help")
+    wanted = copy_node_option(copy_node, find_copy_node)
     info = session.require_node()
     if info.is_root:
         raise StateError("resync cannot be used on the root: there is nothing to copy from")
-    local = {t.table_name: t for t in get_table_list(session.db, session.queue) if t.local}
+    local = get_table_list(session.db, session.queue).local.by_name
     names = choose(tables, local, everything=everything)
     provider = session.provider(info)
-    there = {t.table_name for t in get_table_list(provider, session.queue) if t.local}
+    _require_sources(session, info, [local[name] for name in names], wanted)
     for name in names:
-        if name not in there:
-            raise UsageError(
-                f"Table {name} does not exist on provider, need to switch to different provider"
-            )
         table = local[name]
         if not table.keeps_rows and (others := sharing(session.db, session.queue, table)):
             raise StateError(
@@ -37,8 +51,28 @@ def resync(session: Session, tables: Sequence[str], *, everything: bool = False)
             )
     for name in names:
         with session.db.transaction():
+            if wanted is not None:
+                change_table_attr(session.db, session.queue, name, COPY_NODE, wanted)
             # DDL that a half-done copy put aside stays recorded: the next copy finds it there
             local_set_table_state(session.db, session.queue, name, None, None)
             end_rejoin(session.db, session.queue, name)  # a copy instead of a repair
     if names:
-        call_worker(provider, session.queue)
+        wake_worker(provider, session.queue)
+
+
+def _require_sources(
+    session: Session, info: NodeInfo, tables: Sequence[TableInfo], wanted: str | None
+) -> None:
+    """Raise unless every table can be copied from the node that is asked for, or stored."""
+    nodes: dict[str | None, CopyNodes] = {}
+    for table in tables:
+        source = wanted or table.copy_node
+        node = nodes.setdefault(source, CopyNodes(session, info, source))
+        if source is None:
+            there = node.of(table.mapping).tables.local.find(table.table_name)
+            if there is None:
+                raise UsageError(
+                    f"Table {table.table_name} does not exist on provider, need to switch to "
+                    "different provider, or to copy it from another node (--find-copy-node)"
+                )
+        node.require(table.mapping)

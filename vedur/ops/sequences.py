@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from vedur.catalog import ddl
 from vedur.catalog.sequences import get_seq_list, local_add_seq, local_remove_seq
 from vedur.catalog.tables import all_relations, existing
 from vedur.errors import StateError, UsageError
@@ -14,6 +13,7 @@ from vedur.ops.choose import choose
 from vedur.ops.session import Session
 from vedur.ops.sync_lists import sync_sequences
 from vedur.sql import query
+from vedur.tables import ddl
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def add_seq(
     if info.is_root:
         available = all_relations(db, ("S",))
     else:
-        available = sorted(sync_sequences(session.settings, db, session.provider(info)))
+        available = sorted(sync_sequences(session, db, session.provider(info)))
     done = {seq.seq_name for seq in get_seq_list(db, session.queue) if seq.local}
     names = choose(
         sequences,

@@ -11,8 +11,8 @@ from typing import Self
 from vedur import db as vdb
 from vedur.clock import SYSTEM, Clock
 from vedur.config import LondisteSettings
-from vedur.db.conninfo import remote
 from vedur.errors import StateError
+from vedur.node.endpoint import Endpoint
 from vedur.node.info import (
     Location,
     NodeInfo,
@@ -42,19 +42,19 @@ class Session:
     @property
     def db(self) -> vdb.Database:
         """The local database."""
-        return self.connect(self.settings.db, "db")
+        return self.open(Endpoint.of_local(self.settings), "db")
 
-    def connect(self, connstr: str, name: str) -> vdb.Database:
-        """A connection under a name; the second call gives the same one."""
-        key = (name, connstr)
+    def open(self, endpoint: Endpoint, name: str) -> vdb.Database:
+        """Connect under a name; the second call gives the same connection."""
+        key = (name, endpoint.connstr)
         if key not in self._open:
-            db = vdb.connect(connstr, name=name, autocommit=True, application_name=self._title())
+            db = endpoint.titled(self._title()).open(name)
             self._open[key] = self._stack.enter_context(db)
         return self._open[key]
 
-    def remote(self, connstr: str, name: str) -> vdb.Database:
-        """A connection to another node, with what the ini adds for those."""
-        return self.connect(remote_connstr(self.settings, connstr), name)
+    def remote(self, location: str, name: str) -> vdb.Database:
+        """Connect to another node, by its location."""
+        return self.open(Endpoint.of_node(self.settings, location), name)
 
     def _title(self) -> str:
         return f"{self.settings.job_name} (admin)"
@@ -127,8 +127,3 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def remote_connstr(settings: LondisteSettings, connstr: str) -> str:
-    """The connect string of another node with `remote_extra_connstr` added."""
-    return remote(connstr, settings.remote_extra_connstr, settings.remote_hosts)

@@ -6,16 +6,16 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from vedur import db as vdb
 from vedur.catalog.sequences import SequenceInfo, get_seq_list
 from vedur.catalog.tables import TableInfo, get_table_list, local_show_missing
 from vedur.db import Database
 from vedur.errors import DatabaseError
 from vedur.log import mask_connstr
 from vedur.names import parse_name
+from vedur.node.endpoint import Endpoint
 from vedur.node.info import Location, NodeInfo, get_subscriber_info
 from vedur.ops.fitness import left_out, unfit_keys
-from vedur.ops.session import Session, remote_connstr
+from vedur.ops.session import Session
 from vedur.sql import SCHEMAS
 from vedur.status.snapshot import (
     TAGGED,
@@ -36,8 +36,7 @@ def status(session: Session, dead: Sequence[str] = ()) -> SetStatus:
     info = session.require_node()
 
     def connect(location: str, name: str) -> Database:
-        connstr = remote_connstr(session.settings, location)
-        return vdb.connect(connstr, name=name, autocommit=True)
+        return Endpoint.of_node(session.settings, location).open(name)
 
     found = read_set(session.db, session.queue, info, session.members(), connect, dead)
     for node in found.nodes:
@@ -105,8 +104,8 @@ def node_status(session: Session) -> NodePlace:
 def tables(session: Session) -> list[TableInfo]:
     """Tables that are replicated here, by name."""
     session.require_node()
-    found = get_table_list(session.db, session.queue)
-    return sorted((t for t in found if t.local), key=lambda table: table.table_name)
+    local = get_table_list(session.db, session.queue).local
+    return sorted(local, key=lambda table: table.table_name)
 
 
 def copies(session: Session) -> list[CopyStatus]:

@@ -13,6 +13,7 @@ from vedur.db import Database
 from vedur.errors import InternalError, StateError
 from vedur.log import mask
 from vedur.node.info import NodeInfo, get_node_info
+from vedur.node.position import require_newest_tick
 from vedur.ops.session import Session
 from vedur.sql import query
 from vedur.status.snapshot import read_copies, read_node
@@ -27,8 +28,8 @@ def wait_sync(session: Session) -> None:
     """Wait until the copy of every local table is done."""
     log.info("Waiting until all tables are in sync")
     session.require_node()
-    pending = _pending(session)
-    total = len(get_table_list_local(session))
+    tables = get_table_list(session.db, session.queue)
+    pending, total = set(tables.unready.names), len(tables.local)
     if pending:
         log.info("%s/%s table(s) to copy", len(pending), total)
     told: set[str] = set()
@@ -39,7 +40,7 @@ def wait_sync(session: Session) -> None:
         for text in sorted(new):
             log.warning("%s", text)
         told |= new
-        now = _pending(session)
+        now = set(get_table_list(session.db, session.queue).unready.names)
         for name in sorted(pending - now):
             log.info("%s: finished (%s/%s)", name, total - len(now), total)
         pending = now
@@ -59,24 +60,16 @@ def _errors(session: Session) -> set[str]:
     }
 
 
-def get_table_list_local(session: Session) -> list[str]:
-    """Names of the tables that are replicated here."""
-    return [t.table_name for t in get_table_list(session.db, session.queue) if t.local]
-
-
-def _pending(session: Session) -> set[str]:
-    tables = get_table_list(session.db, session.queue)
-    return {t.table_name for t in tables if t.local and not t.ready}
-
-
 def wait_root(session: Session) -> None:
     """Wait until the local node has what the root has now."""
     info = session.require_node()
     if info.is_root:
         log.info("Current node is root, no need to wait")
         return
-    root, _ = session.root(_provider_location(info))
-    _wait(session, root, force=True)
+    log.info("Finding root node")
+    root, found = session.root(_provider_location(info))
+    log.info("Root is %s", found.node_name)
+    _wait(session, root, found.node_name, new=True)
 
 
 def wait_provider(session: Session) -> None:
@@ -87,8 +80,9 @@ def wait_provider(session: Session) -> None:
         return
     provider = session.provider(info)
     above = get_node_info(provider, session.queue)
-    # only a root has a ticker; a branch repeats the ticks of its provider
-    _wait(session, provider, force=above is not None and above.is_root)
+    name = info.provider_node or ""
+    log.info("Provider is %s", name)
+    _wait(session, provider, name, new=above is not None and above.is_root)
 
 
 def _provider_location(info: NodeInfo) -> str:
@@ -97,26 +91,24 @@ def _provider_location(info: NodeInfo) -> str:
     return info.provider_location
 
 
-def last_tick(db: Database, queue: str) -> int:
-    """The newest tick of a node that has a queue."""
-    row = db.one(query("admin", "last_tick"), [queue])
-    if row is None:
-        raise StateError(f'queue "{queue}" has no ticks there: is the ticker running?')
-    return int(row.tick_id)
+def _wait(session: Session, there: Database, name: str, *, new: bool) -> None:
+    """Wait until the local node has what a node has now.
 
-
-def _wait(session: Session, there: Database, *, force: bool) -> None:
-    """Wait for a tick that was begun after this moment, so that everything before is in it."""
-    tick = last_tick(there, session.queue)
+    With `new` that is a tick which is begun after this moment, so that everything before is in it;
+    its ticker is asked for one. A branch has no ticker: what it has now is its newest tick.
+    """
+    log.info("Fetching last tick for %s", name)
+    newest = require_newest_tick(there, session.queue)
     moment = there.value(query("admin", "now"))
-    log.info("Waiting for tick > %s", tick)
-    if force:
+    log.info("Waiting for tick > %s", newest if new else newest - 1)
+    if new:
         there.value(query("admin", "force_tick"), [session.queue])
     while True:
         info = get_node_info(session.db, session.queue)
         if info is None or info.worker_last_tick is None:
             raise InternalError(f'BUG: node of queue "{session.queue}" vanished while waiting')
-        goal = there.value(query("admin", "tick_after"), [session.queue, moment])
+        after = [session.queue, moment]
+        goal = there.value(query("admin", "tick_after"), after) if new else newest
         if goal is not None and info.worker_last_tick >= goal:
             log.info("Got tick %s, exiting", info.worker_last_tick)
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from vedur.change.table import Snapshot
+from vedur.change.snapshot import Snapshot
 from vedur.db import Database
 from vedur.queue.slices import Tick
 from vedur.sql import query

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from vedur.change.event import EventRange
 from vedur.db import Database
-from vedur.queue import consumer
+from vedur.queue import batch_size as consumer
 from vedur.queue.batches import Subscription
 from vedur.queue.slices import Tick, cut, whole
 from vedur.sql import query

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from vedur.change.table import Snapshot
+from vedur.change.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

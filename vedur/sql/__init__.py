@@ -36,7 +36,7 @@ class SqlFile:
 
     @property
     def once(self) -> bool:
-        """True for text that only a fresh install may run."""
+        """Return True for text that only a fresh install may run."""
         return self.path.rsplit("/", 1)[-1] == _ONCE
 
 
@@ -46,7 +46,7 @@ def _root() -> Traversable:
 
 @cache
 def schema_files(schema: str) -> tuple[SqlFile, ...]:
-    """The files of a schema in install order."""
+    """Read the files of a schema in install order."""
     base = _root() / schema
     result = []
     for line in (base / "install.list").read_text("utf-8").splitlines():
@@ -58,7 +58,8 @@ def schema_files(schema: str) -> tuple[SqlFile, ...]:
 
 @cache
 def upgrade_files() -> tuple[SqlFile, ...]:
-    """Upgrade steps, named `<version>_<serial>_<schema>_<words>.sql`; the installer orders them."""
+    """Read the upgrade steps, named `<version>_<serial>_<schema>_<words>.sql`; the installer orders
+    them."""
     base = _root() / "upgrades"
     if not base.is_dir():
         return ()
@@ -74,7 +75,7 @@ def _queries(area: str) -> dict[str, str]:
 
 
 def query(area: str, name: str) -> str:
-    """The statement `name` of `queries/<area>.sql`."""
+    """Return the statement `name` of `queries/<area>.sql`."""
     try:
         return _queries(area)[name]
     except KeyError:

@@ -12,21 +12,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from vedur.catalog.quarantine import StuckEvent
 from vedur.catalog.sequences import SequenceInfo, get_seq_list
-from vedur.catalog.tables import TableInfo, get_table_list
+from vedur.catalog.tables import TableInfo, get_table_list, is_in_sync
 from vedur.db import Database
 from vedur.errors import ConnectError, DatabaseError, PrivilegeError
 from vedur.log import mask
 from vedur.node.info import get_node_info, get_subscriber_info
 from vedur.sql import query
+from vedur.status.quarantine import Quarantined, read_quarantine, read_stuck_events
 from vedur.status.snapshot import DEAD, CopyStatus, NodeStatus, read_copies, read_node
-from vedur.status.trouble import Quarantined, ReplayError, read_errors, read_quarantine
 
 T = TypeVar("T")
 
 #: Batches that are shown.
 BATCHES = 50
-#: Parts that hold rows of tables: a role that shall only look does not see them, and that is well.
+#: Parts that hold rows of tables: a read-only role does not see them, which is right.
 _FOR_WRITERS = ("errors", "the quarantine")
 #: Seconds after which an open transaction is worth naming.
 LONG_TRANSACTION = 60
@@ -44,8 +45,8 @@ class TableStatus:
 
     @property
     def ready(self) -> bool:
-        """It is here and takes changes."""
-        return self.local and self.state in ("ok", "?")
+        """Return True if the table is on this node and takes changes."""
+        return self.local and is_in_sync(self.state)
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class BatchEntry:
 
     @property
     def seconds(self) -> float:
-        """All stages together."""
+        """Return the time of all stages together."""
         return self.stage_seconds + self.merge_seconds + self.commit_seconds + self.finish_seconds
 
 
@@ -122,8 +123,32 @@ class QueueHealth:
 
     @property
     def bytes(self) -> int:
-        """What the events take on disk."""
+        """Return the size of the events on disk."""
         return sum(table.bytes for table in self.tables)
+
+
+@dataclass(frozen=True)
+class HeldBy:
+    """The consumer for which a queue keeps its oldest events.
+
+    consumer  its name in the queue of `node`
+    node      where it reads: the last of `path`
+    path      the nodes from the queue's own down to that one
+    tick      the tick that it has finished
+    seconds   how old that tick is
+    """
+
+    consumer: str
+    node: str
+    path: tuple[str, ...]
+    tick: int
+    seconds: float | None
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        below = f" on node {self.node}" if len(self.path) > 1 else ""
+        return f'consumer "{self.consumer}"{below}, at tick {self.tick}'
 
 
 @dataclass(frozen=True)
@@ -141,6 +166,7 @@ class NodeDetail:
     """One node. `tick_age`, `lag` and `backlog` need the root's clock and are filled in later.
 
     lag       age of the first tick that the node has not applied, 0 if it has all
+    held_by   the consumer for which the node's queue keeps its oldest events
     tick_age  age of the tick that it has applied: what `status` calls lag
     backlog   about how many events it has not applied
     rate      events a second: applied in the last minute; on the root made, by their numbers
@@ -159,21 +185,21 @@ class NodeDetail:
     copies: tuple[CopyStatus, ...] = ()
     sequences: tuple[SequenceInfo, ...] = ()
     batches: tuple[BatchEntry, ...] = ()
-    replay_errors: tuple[ReplayError, ...] = ()
+    replay_errors: tuple[StuckEvent, ...] = ()
     quarantine: tuple[Quarantined, ...] = ()
     queue: QueueHealth | None = None
+    held_by: HeldBy | None = None
     transactions: tuple[Transaction, ...] = ()
     notes: tuple[str, ...] = field(default=())
     withheld: tuple[str, ...] = field(default=())
 
     @property
     def name(self) -> str:
-        """The node's name."""
         return self.status.name
 
     @property
     def reachable(self) -> bool:
-        """Whether it answered."""
+        """Return True if the node answered."""
         return self.status.failure is None
 
 
@@ -185,7 +211,7 @@ class _Asker:
     withheld: list[str] = field(default_factory=list)
 
     def one(self, what: str, read: Callable[[], T | None]) -> T | None:
-        """The answer, None where it cannot be had."""
+        """Run a query; returns its row, or None where it cannot be run."""
         try:
             return read()
         except ConnectError:
@@ -198,12 +224,12 @@ class _Asker:
             return None
 
     def many(self, what: str, read: Callable[[], Iterable[T]]) -> tuple[T, ...]:
-        """The answers, none where they cannot be had."""
+        """Run a query; returns its rows, none where it cannot be run."""
         return tuple(self.one(what, read) or ())
 
 
 def read_detail(db: Database, queue: str, name: str) -> NodeDetail:
-    """Ask one node everything. Raises `ConnectError` only."""
+    """Read everything about one node. Raises only `ConnectError`."""
     ask = _Asker()
     status = ask.one("the node", lambda: read_node(db, queue, name))
     status = status or NodeStatus(name, DEAD, failure="its state cannot be read")
@@ -233,22 +259,23 @@ def read_detail(db: Database, queue: str, name: str) -> NodeDetail:
 
 
 def _with_ours(db: Database, queue: str, detail: NodeDetail, ask: _Asker) -> NodeDetail:
-    """What only our own tables tell; beside upstream's schemas there may be none."""
-    found = ask.one("what is installed", lambda: db.one(_text("installed")))
-    if found is None:
+    """Read what only Vedur's own tables have; an installation of upstream's may have none."""
+    installed = ask.one("what is installed", lambda: db.one(_text("installed")))
+    if installed is None:
         return detail
-    if found.component:
+    if installed.component:
         version = ask.one("the version", lambda: str(db.value(_text("version"))))
         detail = replace(detail, vedur_version=version)
-    if found.batch_log and detail.status.type != "root":
+    if installed.batch_log and detail.status.type != "root":
         detail = replace(
             detail,
             batches=ask.many("batches", lambda: _batches(db, queue)),
             rate=ask.one("the rate", lambda: float(db.value(_text("applied_rate"), [queue]))),
         )
-    if found.replay_error:
-        detail = replace(detail, replay_errors=ask.many("errors", lambda: read_errors(db, queue)))
-    if found.quarantine:
+    if installed.replay_error:
+        stuck = ask.many("errors", lambda: read_stuck_events(db, queue))
+        detail = replace(detail, replay_errors=stuck)
+    if installed.quarantine:
         kept = ask.many("the quarantine", lambda: read_quarantine(db, queue))
         detail = replace(detail, quarantine=kept)
     return detail

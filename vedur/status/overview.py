@@ -16,14 +16,18 @@ from datetime import datetime
 from typing import Any
 
 from vedur.clock import SYSTEM, Clock
+from vedur.config import LondisteSettings
 from vedur.db import Database
 from vedur.db.conninfo import parse
 from vedur.errors import ConnectError, DatabaseError, StateError
 from vedur.log import mask
+from vedur.node.endpoint import Endpoint
 from vedur.node.info import Location, get_node_info, get_queue_locations, has_schema
 from vedur.sql import query
 from vedur.status.detail import NodeDetail, read_detail
-from vedur.status.snapshot import DEAD, TAGGED, NodeStatus
+from vedur.status.quarantine import stuck_dict
+from vedur.status.rotation import find_holders
+from vedur.status.snapshot import DEAD, TAGGED, NodeStatus, with_tree
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +39,8 @@ _MAX_THREADS = 16
 #: Seconds for which a node that cannot be reached is not asked again.
 _LEAVE_ALONE = 15.0
 #: The local database among the connections, which are known by location; no location is empty.
+#: Seconds to wait for a server: whoever looks at the set must not hang.
+_CONNECT_TIMEOUT = 3
 _LOCAL = ""
 
 
@@ -49,15 +55,14 @@ class Overview:
 
     @property
     def local(self) -> NodeDetail:
-        """The node that the ini describes."""
+        """Return the node that the ini describes."""
         return next(node for node in self.nodes if node.name == self.local_node)
 
     def node(self, name: str) -> NodeDetail | None:
-        """A node by name."""
         return next((node for node in self.nodes if node.name == name), None)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Convert to plain values for JSON."""
         return {
             "queue": self.queue,
             "local_node": self.local_node,
@@ -67,17 +72,18 @@ class Overview:
 
 
 def node_dict(node: NodeDetail) -> dict[str, Any]:
-    """One node for JSON: its parts beside what `status --json` says of it."""
-    found = asdict(node)
-    del found["status"]
+    """Convert one node to plain values for JSON, with what `status --json` shows of it."""
+    values = asdict(node)
+    del values["status"]
+    values["replay_errors"] = [stuck_dict(stuck) for stuck in node.replay_errors]
     status = node.status.as_dict()
     status.pop("lag")  # that of the contract stands here as tick_age
-    if found["watermarks"]:
-        below = found["watermarks"]["subscribers"]
-        found["watermarks"]["subscribers"] = [
+    if values["watermarks"]:
+        below = values["watermarks"]["subscribers"]
+        values["watermarks"]["subscribers"] = [
             {"node_name": name, "watermark": mark} for name, mark in below
         ]
-    return status | found
+    return status | values
 
 
 @dataclass
@@ -95,17 +101,17 @@ class SetReader:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def read(self) -> Overview:
-        """Ask all nodes. Raises when the local database does not answer or has no node."""
+        """Query all nodes. Raises when the local database does not answer or has no node."""
         with self._lock:
             return self._read()
 
     def ping(self) -> None:
-        """Raise unless the local database answers, over a connection of its own."""
+        """Raise unless the local database answers, over a separate connection."""
         with self.local() as db:
             db.value(query("overview", "ping"))
 
     def close(self) -> None:
-        """Close all connections, unless a look hangs: then the end of the process does it."""
+        """Close all connections, unless a query hangs: then the end of the process closes them."""
         if self._lock.acquire(timeout=1.0):
             for key in list(self._open):
                 self._drop(key)
@@ -134,16 +140,17 @@ class SetReader:
         for key in self._open.keys() - keep:
             self._drop(key)
         nodes = with_providers(self._with_positions(nodes, members, info.node_name))
+        nodes = with_whole_tree(nodes)
         nodes.sort(key=lambda node: (node.status.type != "root", node.name))
         return Overview(self.queue, info.node_name, self.clock.now(), tuple(nodes))
 
     def _connection(self, key: str, name: str) -> Database:
-        found = self._open.get(key)
-        if found is None or found.closed:
-            found = self.local() if key == _LOCAL else self.connect(key, name)
-            found.execute(query("overview", "read_only"))
-            self._open[key] = found
-        return found
+        connection = self._open.get(key)
+        if connection is None or connection.closed:
+            connection = self.local() if key == _LOCAL else self.connect(key, name)
+            connection.execute(query("overview", "read_only"))
+            self._open[key] = connection
+        return connection
 
     def _ask(self, member: Location, key: str) -> NodeDetail:
         name = member.node_name
@@ -166,14 +173,14 @@ class SetReader:
         return replace(detail, status=replace(detail.status, service=service))
 
     def _drop(self, key: str) -> None:
-        found = self._open.pop(key, None)
-        if found is not None:
-            found.close()
+        connection = self._open.pop(key, None)
+        if connection is not None:
+            connection.close()
 
     def _with_positions(
         self, nodes: list[NodeDetail], members: list[Location], local: str
     ) -> list[NodeDetail]:
-        """Fill in what only the root knows: how old and how many events behind each tick is."""
+        """Add what only the root knows: the age of each tick, and how many events it is behind."""
         root = next((node for node in nodes if node.status.type == "root"), None)
         if root is None:
             return nodes
@@ -198,7 +205,7 @@ def _placed(node: NodeDetail, row: Any) -> NodeDetail:
 
 
 def with_providers(nodes: list[NodeDetail]) -> list[NodeDetail]:
-    """Nodes that do not answer get the provider that has them among its subscribers."""
+    """Give nodes that do not answer the provider that has them among its subscribers."""
     provider = {
         name: node.name
         for node in nodes
@@ -210,6 +217,21 @@ def with_providers(nodes: list[NodeDetail]) -> list[NodeDetail]:
         if not node.reachable and node.status.provider is None
         else node
         for node in nodes
+    ]
+
+
+def with_whole_tree(nodes: list[NodeDetail]) -> list[NodeDetail]:
+    """Fill in what only all nodes together tell: lag of each hop, disagreements, who holds back
+    rotation. Ages are those of ticks by the root's clock."""
+    ages = [replace(node.status, lag=node.tick_age) for node in nodes]
+    holders = find_holders(nodes)
+    return [
+        replace(
+            node,
+            status=replace(status, lag=node.status.lag),
+            held_by=holders.get(node.name),
+        )
+        for node, status in zip(nodes, with_tree(ages), strict=True)
     ]
 
 
@@ -243,3 +265,20 @@ def _side_by_side(
     for thread in threads:
         thread.join()
     return [answers[at] for at in range(len(members))]
+
+
+def open_reader(settings: LondisteSettings, purpose: str) -> SetReader:
+    """Return a reader of the whole set, seen from one ini; it connects when it reads.
+
+    `purpose` is part of the name that servers see.
+    """
+    title = f"{settings.job_name} ({purpose})"
+
+    def connect(endpoint: Endpoint, name: str) -> Database:
+        return endpoint.with_connect_timeout(_CONNECT_TIMEOUT).open(name)
+
+    return SetReader(
+        settings.queue_name,
+        lambda: connect(Endpoint.of_local(settings, title), "db"),
+        lambda location, name: connect(Endpoint.of_node(settings, location, title), name),
+    )

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from vedur.node.plan import MOVE_CONSUMER, MOVE_PROVIDER
 from vedur.node.position import is_lost
-from vedur.status.detail import NodeDetail, QueueHealth
+from vedur.status.detail import HeldBy, NodeDetail, QueueHealth
 from vedur.status.overview import Overview
 from vedur.status.snapshot import TAGGED
 
@@ -47,6 +48,7 @@ class Kind(StrEnum):
     ROTATION = "rotation"
     TRANSACTION = "transaction"
     RIGHTS = "rights"
+    TREE = "tree"
     DDL = "ddl"
 
 
@@ -62,14 +64,14 @@ class Problem:
 
 
 def problems(overview: Overview, max_lag: float = MAX_LAG) -> list[Problem]:
-    """Everything that needs attention, failures first."""
-    found = [problem for node in overview.nodes for problem in node_problems(node, max_lag)]
-    found += _held_back(overview)
-    return sorted(found, key=lambda problem: problem.severity is not Severity.FAIL)
+    """List everything that needs attention, failures first."""
+    unsorted = [problem for node in overview.nodes for problem in node_problems(node, max_lag)]
+    unsorted += _held_back(overview)
+    return sorted(unsorted, key=lambda problem: problem.severity is not Severity.FAIL)
 
 
 def ready(overview: Overview, max_lag: float = MAX_LAG) -> list[str]:
-    """Why the local node should not be read from now; an empty list if it may be."""
+    """List the reasons why the local node should not be read from now; empty if it may be."""
     node = overview.local
     if not node.reachable:
         return [f'node "{node.name}": {node.status.failure}']
@@ -87,11 +89,11 @@ def ready(overview: Overview, max_lag: float = MAX_LAG) -> list[str]:
 
 
 def node_problems(node: NodeDetail, max_lag: float = MAX_LAG) -> Iterator[Problem]:
-    """What one node suffers from."""
+    """List the problems of one node."""
     if not node.reachable:
         yield _unreachable(node)
         return
-    yield from _branch(node)
+    yield from _tree(node)
     yield from _worker(node)
     if node.lag is not None and node.lag > max_lag:
         events = f", about {node.backlog} events" if node.backlog else ""
@@ -131,7 +133,7 @@ def node_problems(node: NodeDetail, max_lag: float = MAX_LAG) -> Iterator[Proble
         )
     if node.queue is not None:
         yield from _ticker(node.name, node.queue)
-        yield from _rotation(node.name, node.queue)
+        yield from _rotation(node.name, node.queue, node.held_by)
     for open_one in node.transactions:
         if open_one.seconds > _OPEN_TOO_LONG:
             yield Problem(
@@ -180,7 +182,8 @@ def _worker(node: NodeDetail) -> Iterator[Problem]:
             Kind.WORKER,
             node.name,
             f"{place}{of} is refused: {error.message}",
-            '"vedur INI errors" shows it; mend the target and it goes on by itself, or "skip" it',
+            '"vedur INI errors" shows it; fix the target and the worker goes on by itself, '
+            'or "skip" the event',
         )
     if not node.replay_errors:
         for stop in node.status.errors:
@@ -238,7 +241,7 @@ def _ticker(name: str, queue: QueueHealth) -> Iterator[Problem]:
         )
 
 
-def _rotation(name: str, queue: QueueHealth) -> Iterator[Problem]:
+def _rotation(name: str, queue: QueueHealth, held_by: HeldBy | None) -> Iterator[Problem]:
     slow = [
         consumer
         for consumer in queue.consumers
@@ -261,25 +264,33 @@ def _rotation(name: str, queue: QueueHealth) -> Iterator[Problem]:
             Severity.WARN,
             Kind.ROTATION,
             name,
-            f"the queue's tables were not rotated for {queue.since_rotation / 3600:.1f} h",
+            f"the queue's tables were not rotated for {queue.since_rotation / 3600:.1f} h"
+            + (f"; the oldest events are kept for {held_by.text}" if held_by else ""),
             "see that pgqd runs, and who reads slowly (consumers) or keeps a transaction open",
         )
 
 
-def _branch(node: NodeDetail) -> Iterator[Problem]:
-    """Name a branch of ours: nodes below it get nothing, and rotation waits for it."""
-    if node.status.type == "branch" and node.vedur_version is not None:
+def _tree(node: NodeDetail) -> Iterator[Problem]:
+    """Name what nodes see differently, and a move that was not finished."""
+    for found in node.status.disagreements:
+        severity = Severity(found.severity)
+        yield Problem(severity, Kind.TREE, node.name, found.what, found.action)
+    provider, consumer = (node.status.attrs.get(key) for key in (MOVE_PROVIDER, MOVE_CONSUMER))
+    if provider is not None:
         yield Problem(
-            Severity.FAIL,
-            Kind.NODE,
+            Severity.WARN,
+            Kind.TREE,
             node.name,
-            "a branch of Vedur passes no events on yet: nodes below it get nothing",
-            f"let them read from the root (change-provider), then drop-node {node.name}",
+            f'a change of the provider of "{consumer}" to "{provider}" is under way, or was '
+            "interrupted",
+            f'"vedur INI change-provider --node={node.name} --consumer={consumer} '
+            f'--provider={provider}" finishes it',
         )
 
 
 def _held_back(overview: Overview) -> Iterator[Problem]:
-    """Name nodes whose watermark stays behind their position: the queue keeps all since then."""
+    """Report nodes whose watermark stays behind their position: the queue keeps all events since
+    then."""
     nodes = {node.name: node for node in overview.nodes}
     for provider in overview.nodes:
         for consumer in provider.queue.consumers if provider.queue is not None else ():
@@ -299,8 +310,7 @@ def _held_back(overview: Overview) -> Iterator[Problem]:
                     provider.name,
                     f'node "{name}" holds back rotation: its position is tick {tick}, its '
                     f"watermark is tick {consumer.last_tick}, {consumer.lag / 3600:.0f} h old",
-                    f"see that the worker of {name} and the nodes below it run; a branch of Vedur "
-                    "never moves its watermark",
+                    f"see that the worker of {name} and the nodes below it run",
                 )
 
 

@@ -12,10 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from vedur.catalog.quarantine import StuckEvent, get_stuck_events
 from vedur.catalog.watch import TableProblem, read_table_problems
-from vedur.db import Database, Row
+from vedur.db import Database
 from vedur.db.conninfo import parse
-from vedur.errors import DatabaseError
+from vedur.errors import DatabaseError, first_line
 from vedur.log import mask
 from vedur.node.info import (
     ConsumerInfo,
@@ -23,9 +24,11 @@ from vedur.node.info import (
     NodeInfo,
     get_consumer_info,
     get_node_info,
+    get_subscriber_info,
     has_schema,
 )
 from vedur.sql import query
+from vedur.status.agreement import Disagreement, find_disagreements
 
 DEAD = "dead"
 TAGGED = "tagged as dead"
@@ -53,19 +56,24 @@ class ConsumerError:
 
     @property
     def line(self) -> str:
-        """In one line; an error that is not about an event reads as Londiste writes it."""
+        """Format the error in one line; one that is not about an event reads as in Londiste."""
         if self.ev_id is None:
             return f"{self.consumer}: {self.error}"
-        said = [f"SQLSTATE {self.sqlstate}"] if self.sqlstate else []
-        said += [f"table {self.table}"] if self.table and self.table not in self.error else []
-        said += [f"key {self.key}"] if self.key else []
-        said.append(f"tick {self.tick}")
-        return f"{self.consumer}: {self.error} ({', '.join(said)})"
+        facts = [f"SQLSTATE {self.sqlstate}"] if self.sqlstate else []
+        facts += [f"table {self.table}"] if self.table and self.table not in self.error else []
+        facts += [f"key {self.key}"] if self.key else []
+        facts.append(f"tick {self.tick}")
+        return f"{self.consumer}: {self.error} ({', '.join(facts)})"
 
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """One node. `failure` says why nothing more is known."""
+    """One node. `failure` says why nothing more is known.
+
+    hop_lag        how much older the tick that it has applied is than its provider's
+    subscribers    nodes for which it keeps a subscription, null where that is not known
+    disagreements  what other nodes see otherwise: who reads from whom
+    """
 
     name: str
     type: str
@@ -83,9 +91,12 @@ class NodeStatus:
     quarantined: int | None = None
     table_problems: tuple[TableProblem, ...] = ()
     failure: str | None = None
+    hop_lag: float | None = None
+    subscribers: tuple[str, ...] | None = None
+    disagreements: tuple[Disagreement, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: of errors, what is known."""
+        """Convert to plain values for JSON; of errors, only what is known."""
         errors = [
             {name: value for name, value in asdict(error).items() if value is not None}
             for error in self.errors
@@ -102,7 +113,7 @@ class SetStatus:
     nodes: tuple[NodeStatus, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Convert to plain values for JSON."""
         return asdict(self) | {"nodes": [node.as_dict() for node in self.nodes]}
 
 
@@ -114,7 +125,8 @@ def read_set(
     connect: Connect,
     dead: Sequence[str] = (),
 ) -> SetStatus:
-    """Ask all members at once. `connect(location, name)` opens a connection; we close it."""
+    """Query all members at once. `connect(location, name)` opens a connection, which is closed
+    here."""
 
     def ask(member: Location) -> NodeStatus:
         if member.dead or member.node_name in dead:
@@ -132,14 +144,38 @@ def read_set(
             replace(node, service=parse(member.node_location).get("service"))
             for node, member in zip(pool.map(ask, members), members, strict=True)
         ]
-    return SetStatus(queue, local.node_name, _with_lags(db, queue, local, members, nodes, connect))
+    placed = _with_lags(db, queue, local, members, nodes, connect)
+    return SetStatus(queue, local.node_name, with_tree(placed))
+
+
+def with_tree(nodes: Sequence[NodeStatus]) -> tuple[NodeStatus, ...]:
+    """Fill in what only all nodes together tell: the lag of each hop, and who disagrees."""
+    lags = {node.name: node.lag for node in nodes}
+    found = find_disagreements(nodes)
+
+    def hop(node: NodeStatus) -> float | None:
+        above = lags.get(node.provider or "")
+        return None if node.lag is None or above is None else max(0.0, node.lag - above)
+
+    return tuple(
+        replace(
+            node,
+            hop_lag=hop(node),
+            disagreements=tuple(item for item in found if item.node == node.name),
+        )
+        for node in nodes
+    )
 
 
 def read_node(db: Database, queue: str, name: str) -> NodeStatus:
-    """One node by itself; the lag of a node that is not the root needs the root's clock."""
+    """Read one node alone; the lag of a node that is not the root needs the root's clock."""
     info = get_node_info(db, queue) if has_schema(db) else None
     if info is None:
         return NodeStatus(name, DEAD, failure=f'no node for queue "{queue}" there')
+    if name and info.node_name != name:
+        return NodeStatus(
+            name, DEAD, failure=f'the database at its location has node "{info.node_name}"'
+        )
     counts = db.one(query("status", "table_counts"), [queue])
     consumers = get_consumer_info(db, queue)
     tick, lag = info.worker_last_tick, None
@@ -158,30 +194,31 @@ def read_node(db: Database, queue: str, name: str) -> NodeStatus:
         paused=info.worker_paused,
         uptodate=info.worker_uptodate,
         attrs=info.attrs,
-        errors=_errors(consumers, read_poisoned(db, queue)),
+        errors=_errors(consumers, read_stuck_events(db, queue)),
         quarantined=read_quarantined(db, queue),
         table_problems=read_table_problems(db, queue),
+        subscribers=tuple(item.node_name for item in get_subscriber_info(db, queue)),
     )
 
 
 def read_quarantined(db: Database, queue: str) -> int | None:
-    """Events in quarantine; None where there is none, or the role may not look."""
+    """Count the events in quarantine; None where there is none, or the role may not read it."""
     if not db.value(query("quarantine", "readable")):
         return None
     return sum(int(row.events) for row in db.query(query("quarantine", "count"), [queue]))
 
 
-def read_poisoned(db: Database, queue: str) -> list[Row]:
-    """Events that stop consumers; none where the role may not look."""
+def read_stuck_events(db: Database, queue: str) -> list[StuckEvent]:
+    """Read the events that stop consumers; none where the role may not read them."""
     if not db.value(query("quarantine", "errors_readable")):
         return []
-    return [r for r in db.query(query("quarantine", "errors"), [queue]) if r.ev_id is not None]
+    return [stuck for stuck in get_stuck_events(db, queue) if stuck.ev_id is not None]
 
 
 def _errors(
-    consumers: Sequence[ConsumerInfo], poisoned: Sequence[Row]
+    consumers: Sequence[ConsumerInfo], stuck: Sequence[StuckEvent]
 ) -> tuple[ConsumerError, ...]:
-    """What consumers say stops them; the event is added where it is about one."""
+    """Read the errors that stop consumers, with the event where the error is about one."""
     events = {
         row.consumer_name: ConsumerError(
             row.consumer_name,
@@ -193,20 +230,20 @@ def _errors(
             row.tick_id,
             row.sqlstate,
         )
-        for row in poisoned
+        for row in stuck
     }
-    found = []
+    errors = []
     for consumer in consumers:
         name, text = consumer.consumer_name, (consumer.cur_error or "").strip()
         if text and (name not in events or events[name].error not in _line(text)):
-            found.append(ConsumerError(name, _line(text)))
+            errors.append(ConsumerError(name, _line(text)))
         elif name in events:
-            found.append(events.pop(name))
-    return (*found, *events.values())
+            errors.append(events.pop(name))
+    return (*errors, *events.values())
 
 
 def _line(text: str) -> str:
-    return mask(text.strip().splitlines()[0])
+    return mask(first_line(text))
 
 
 def _with_lags(
@@ -241,7 +278,7 @@ def _with_lags(
 
 
 def tick_ages(db: Database, queue: str, ticks: Sequence[int | None]) -> dict[int, float]:
-    """Seconds since ticks were written."""
+    """Read how many seconds ago ticks were written."""
     wanted = [tick for tick in ticks if tick is not None]
     rows = db.query(query("status", "tick_ages"), [queue, wanted])
     return {row.tick_id: max(0.0, row.age) for row in rows}
@@ -264,7 +301,7 @@ class CopyStatus:
 
 
 def read_copies(db: Database, queue: str) -> list[CopyStatus]:
-    """First copies under way on a node; none where the worker is not ours."""
+    """Read the first copies under way on a node; none where the worker is not Vedur's."""
     if not db.value(query("status", "has_copy_progress")):
         return []
     rows = db.query(query("status", "copy_progress"), [queue])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from vedur.status.agreement import in_ring
 from vedur.status.snapshot import DEAD, NodeStatus, SetStatus
 
 _INFO_COLUMN = 30
@@ -16,7 +17,7 @@ _RED, _YELLOW, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
 
 
 def lag_text(seconds: float | None) -> str:
-    """`18s`, `2h10m42s`, `3d0h1m5s`; `(n/a)` where nobody knows."""
+    """Format a lag: `18s`, `2h10m42s`, `3d0h1m5s`; `(n/a)` where it is unknown."""
     if seconds is None:
         return "(n/a)"
     rest = int(seconds)
@@ -28,8 +29,8 @@ def lag_text(seconds: float | None) -> str:
     return "".join(parts) + f"{rest}s"
 
 
-def info_lines(node: NodeStatus, *, colour: bool = False) -> list[str]:
-    """What is said about a node, one line each."""
+def info_lines(node: NodeStatus, *, colour: bool = False, hop: str | None = None) -> list[str]:
+    """Return what is said about a node, one line each; `hop` is what it is behind its provider."""
 
     def paint(text: str, code: str, when: bool = True) -> str:
         return f"{code}{text}{_PLAIN}" if colour and when else text
@@ -38,6 +39,8 @@ def info_lines(node: NodeStatus, *, colour: bool = False) -> list[str]:
         return [paint(f"ERR: {node.name}: {node.failure}", _RED)] if node.failure else []
     counts = f"Tables: {node.tables_ok}/{node.tables_half}/{node.tables_ignored}"
     lag = paint(f"Lag: {lag_text(node.lag)}", _RED, node.lag is not None and node.lag >= _LATE)
+    if hop is not None:
+        lag += f" ({hop})"
     words = [lag, f"Tick: {node.tick}"]
     if node.paused:
         words.append(paint("PAUSED", _YELLOW))
@@ -50,34 +53,48 @@ def info_lines(node: NodeStatus, *, colour: bool = False) -> list[str]:
     for item in node.table_problems:
         word, code = ("ERR", _RED) if item.severity == "fail" else ("WARN", _YELLOW)
         lines.append(paint(f"{word}: {item.table_name}: {item.what}", code))
+    for mismatch in node.disagreements:
+        word, code = ("ERR", _RED) if mismatch.severity == "fail" else ("WARN", _YELLOW)
+        lines.append(paint(f"{word}: {node.name}: {mismatch.what}", code))
     if node.quarantined:
         lines.append(paint(f"Quarantine: {node.quarantined} event(s)", _YELLOW))
     return lines
 
 
+def hop_text(node: NodeStatus, types: Mapping[str, str]) -> str | None:
+    """Return how far a node is behind its provider; None where that is the root, as its lag is the
+    same then, and where nobody knows."""
+    if node.hop_lag is None or node.provider is None or types.get(node.provider) == "root":
+        return None
+    return f"{lag_text(node.hop_lag)} behind {node.provider}"
+
+
 def title(node: NodeStatus) -> str:
-    """Name and type, and the service that its location names."""
+    """Format name and type, and the service that its location names."""
     service = f", {node.service}" if node.service else ""
     return f"{node.name} ({node.type}{service})"
 
 
 def tree_lines(status: SetStatus, *, colour: bool = False) -> list[str]:
-    """The tree below each node that has no provider here."""
+    """Draw the tree below each node whose provider is not in the set."""
     lines: list[str] = []
     children = by_provider(status.nodes)
+    types = {node.name: node.type for node in status.nodes}
     for top in children[None]:
-        lines += _branch(top, children, "", "", colour)
+        lines += _branch(top, children, types, "", "", colour)
     return lines
 
 
 def compact_lines(status: SetStatus, *, colour: bool = False) -> list[str]:
-    """One line per node, indented by depth."""
+    """Format one line for each node, indented by depth."""
     children = by_provider(status.nodes)
+    types = {node.name: node.type for node in status.nodes}
 
     def walk(node: NodeStatus, depth: int) -> list[str]:
         head = "   " * depth + title(node)
-        plain = info_lines(node)
-        painted = info_lines(node, colour=colour)
+        hop = hop_text(node, types)
+        plain = info_lines(node, hop=hop)
+        painted = info_lines(node, colour=colour, hop=hop)
         infos = "".join(
             line + " " * (_INFO_WIDTH - len(seen))  # colours have no width
             for line, seen in zip(painted, plain, strict=True)
@@ -91,38 +108,48 @@ def compact_lines(status: SetStatus, *, colour: bool = False) -> list[str]:
 
 
 def by_provider(nodes: Sequence[NodeStatus]) -> dict[str | None, list[NodeStatus]]:
-    """Nodes by provider; those whose provider is unknown stand at the top. Shallow ones first."""
-    names = {node.name for node in nodes}
-    found: dict[str | None, list[NodeStatus]] = {None: []}
+    """Group nodes by provider, shallow ones first. Those whose provider is unknown, and those that
+    read from each other in a cycle, stand at the top."""
+    parents = {node.name: node.provider for node in nodes}
+    children: dict[str | None, list[NodeStatus]] = {None: []}
     for node in nodes:
-        known = node.provider in names and node.provider != node.name
-        found.setdefault(node.provider if known else None, []).append(node)
+        known = node.provider in parents and node.provider != node.name
+        known = known and not in_ring(node.name, parents)
+        children.setdefault(node.provider if known else None, []).append(node)
 
     def depth(name: str) -> int:
-        return 1 + max((depth(child.name) for child in found.get(name, [])), default=0)
+        return 1 + max((depth(child.name) for child in children.get(name, [])), default=0)
 
-    for below in found.values():
-        below.sort(key=lambda node: (depth(node.name), len(found.get(node.name, [])), node.name))
-    found[None].sort(key=lambda node: (node.type != "root", node.name))
-    return found
+    for below in children.values():
+        below.sort(key=lambda node: (depth(node.name), len(children.get(node.name, [])), node.name))
+    children[None].sort(key=lambda node: (node.type != "root", node.name))
+    return children
 
 
 def _branch(
     node: NodeStatus,
     children: dict[str | None, list[NodeStatus]],
+    types: Mapping[str, str],
     mark: str,
     prefix: str,
     colour: bool,
 ) -> list[str]:
-    """`mark` leads to the node's title, `prefix` continues the lines of those above it."""
+    """Draw a node and those below it; `mark` leads to its title, `prefix` continues the lines above
+    it."""
     below = children.get(node.name, [])
     name = f"{_BOLD}{title(node)}{_PLAIN}" if colour else title(node)
     gutter = f"{prefix}  |" if below else prefix
     lines = [f"{mark}{name}"]
-    lines += [f"{gutter:<{_INFO_COLUMN}}{line}" for line in info_lines(node, colour=colour)]
+    infos = info_lines(node, colour=colour, hop=hop_text(node, types))
+    lines += [f"{gutter:<{_INFO_COLUMN}}{line}" for line in infos]
     for child in below:
         last = child is below[-1]
         lines += _branch(
-            child, children, f"{prefix}  +--", prefix + ("     " if last else "  |  "), colour
+            child,
+            children,
+            types,
+            f"{prefix}  +--",
+            prefix + ("     " if last else "  |  "),
+            colour,
         )
     return lines

@@ -54,31 +54,33 @@ class Site:
     # -- pages ----------------------------------------------------------------------------------
 
     def index(self, request: Request) -> Response:
-        """The set."""
+        """Answer with the page of the whole set, as HTML or JSON."""
         look = self.source.look()
         overview = look.overview
         if overview is None:
             return self._failed(request, 503, look.failure or "nothing is known yet")
-        found = problems(overview, self.max_lag)
+        open_problems = problems(overview, self.max_lag)
         samples = self.source.samples
         if _wants_json(request):
-            value = overview.as_dict() | _about(look, found) | {"history": _history(samples)}
+            value = (
+                overview.as_dict() | _about(look, open_problems) | {"history": _history(samples)}
+            )
             return _json(value, 200 if look.failure is None else 503)
-        states = _states(overview, found)
+        states = _states(overview, open_problems)
         return self._page(
             "overview.html",
             request,
             look,
             here="/",
             overview=overview,
-            problems=found,
+            problems=open_problems,
             states=states,
             picture=topology.draw(overview, states),
             plot=plot.draw(samples),
         )
 
     def node(self, request: Request) -> Response:
-        """One node."""
+        """Answer with the page of one node, as HTML or JSON."""
         look = self.source.look()
         overview = look.overview
         if overview is None:
@@ -90,9 +92,9 @@ class Site:
             node, as_json = overview.node(name.removesuffix(".json")), True
         if node is None:
             return self._failed(request, 404, "there is no such node")
-        found = list(node_problems(node, self.max_lag))
+        open_problems = list(node_problems(node, self.max_lag))
         if as_json:
-            value = node_dict(node) | _about(look, found)
+            value = node_dict(node) | _about(look, open_problems)
             return _json(value, 200 if look.failure is None else 503)
         states = _states(overview, problems(overview, self.max_lag))
         return self._page(
@@ -102,21 +104,21 @@ class Site:
             here=_address(node.name),
             overview=overview,
             node=node,
-            problems=found,
+            problems=open_problems,
             states=states,
         )
 
     # -- for machines ---------------------------------------------------------------------------
 
     def healthz(self, _request: Request) -> Response:
-        """Alive?"""
+        """Answer 200 while the local database answers, else 503."""
         failure = self.source.ping()
         if failure is not None:
             return _json({"status": "fail", "reasons": [failure]}, 503)
         return _json({"status": "ok"}, 200)
 
     def readyz(self, _request: Request) -> Response:
-        """Fit to be read from?"""
+        """Answer 200 while the local node may be read from, else 503 with the reasons."""
         look = self.source.look()
         if look.overview is None or look.failure is not None:
             return _json({"status": "fail", "reasons": [look.failure]}, 503)
@@ -126,7 +128,7 @@ class Site:
         )
 
     def metrics(self, request: Request) -> Response:
-        """For Prometheus."""
+        """Answer with the metrics for Prometheus."""
         accept = request.headers.get("accept", "")
         body, content_type = metrics.render(self.source.look(), self.max_lag, accept)
         return Response(body, headers={"Content-Type": content_type})
@@ -152,7 +154,7 @@ class Site:
         return HTMLResponse(text, code)
 
     def refused(self, request: Request, error: Exception) -> Response:
-        """Wrong address or method."""
+        """Answer a request for a wrong address or with a wrong method."""
         assert isinstance(error, HTTPException)
         if error.status_code == 404:
             return self._failed(request, 404, "there is no page at this address")
@@ -160,7 +162,7 @@ class Site:
         return PlainTextResponse(f"{error.detail}\n", error.status_code, headers)
 
     def broken(self, request: Request, error: Exception) -> Response:
-        """A defect of the page: logged here, not told to the visitor."""
+        """Log a defect of the page; the visitor gets no details."""
         log.error("BUG: status page %s: %r", request.url.path, error)
         return PlainTextResponse("the page failed; the log says why\n", 500)
 
@@ -172,7 +174,8 @@ def make_app(
     host: str = LOOPBACK[1],
     hosts: Collection[str] = (),
 ) -> ASGIApp:
-    """The application; it listens on `host`, and `hosts` are further names of it."""
+    """Build the application. It listens on `host`; `hosts` are further names under which it is
+    reached."""
     site = Site(source, _templates(), max_lag)
     static = StaticFiles(directory=Path(__file__).parent / "static")
     app = Starlette(
@@ -222,8 +225,8 @@ def _json(value: Any, code: int) -> Response:
     return Response(body + "\n", code, media_type=_JSON)
 
 
-def _about(look: Look, found: list[Problem]) -> dict[str, Any]:
-    return {"stale": look.failure, "problems": [asdict(problem) for problem in found]}
+def _about(look: Look, open_problems: list[Problem]) -> dict[str, Any]:
+    return {"stale": look.failure, "problems": [asdict(problem) for problem in open_problems]}
 
 
 def _history(samples: list[Sample]) -> list[dict[str, Any]]:
@@ -232,9 +235,9 @@ def _history(samples: list[Sample]) -> list[dict[str, Any]]:
     ]
 
 
-def _states(overview: Overview, found: list[Problem]) -> dict[str, str]:
-    """ok, warn or fail for each node; `found` has failures first."""
+def _states(overview: Overview, open_problems: list[Problem]) -> dict[str, str]:
+    """Return ok, warn or fail for each node; `open_problems` has failures first."""
     states = {node.name: "ok" for node in overview.nodes}
-    for problem in reversed(found):
+    for problem in reversed(open_problems):
         states[problem.node] = str(problem.severity)
     return states

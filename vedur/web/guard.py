@@ -30,14 +30,15 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def known_hosts(host: str, more: Collection[str] = ()) -> frozenset[str] | None:
-    """Names that a request may ask for; None for any, where the page listens to the network."""
+    """Return the host names that a request may ask for; None for any, where the page listens on the
+    network."""
     if host in LOOPBACK:
         return frozenset({*LOOPBACK, *(name.lower() for name in more)})
     return frozenset(name.lower() for name in more) or None
 
 
 def host_name(header: str) -> str:
-    """The name in a Host header, without the port and without the brackets of IPv6."""
+    """Return the name in a Host header, without the port and without the brackets of IPv6."""
     if header.startswith("["):
         return header[1:].partition("]")[0].lower()
     return header.partition(":")[0].lower()

@@ -93,6 +93,11 @@ def _copies(name: str) -> Callable[[NodeDetail], Values]:
     return values
 
 
+def _held(node: NodeDetail) -> Values:
+    if node.held_by is not None:
+        yield (node.held_by.consumer, node.held_by.node), node.held_by.seconds
+
+
 def _sequences(node: NodeDetail) -> Values:
     for sequence in node.sequences:
         if sequence.local:
@@ -118,6 +123,16 @@ METRICS: tuple[Declared, ...] = (
         "vedur_node_lag_seconds",
         "age of the first tick that the node has not applied, 0 if it has all",
         _one(lambda n: n.lag),
+    ),
+    Declared(
+        "vedur_node_hop_lag_seconds",
+        "how much older the tick that the node has applied is than that of its provider",
+        _one(lambda n: n.status.hop_lag),
+    ),
+    Declared(
+        "vedur_node_tree_disagreements",
+        "what other nodes see otherwise about whom the node reads from, and who reads from it",
+        _one(lambda n: float(len(n.status.disagreements)) if n.reachable else None),
     ),
     Declared(
         "vedur_node_tick_age_seconds",
@@ -209,6 +224,12 @@ METRICS: tuple[Declared, ...] = (
         _of_queue(lambda q: q.since_rotation),
     ),
     Declared(
+        "vedur_queue_held_seconds",
+        "age of the tick before which the queue may forget events, by whom it keeps them for",
+        _held,
+        ("holder", "holder_node"),
+    ),
+    Declared(
         "vedur_queue_rotation_period_seconds",
         "time after which they are rotated",
         _of_queue(lambda q: q.rotation_period),
@@ -259,9 +280,9 @@ class _Collector(Collector):
         overview = self.look.overview
         if overview is None or self.look.failure is not None:
             return  # old values would look like a healthy set
-        found = problems(overview, self.max_lag)
+        open_problems = problems(overview, self.max_lag)
         for severity in ("fail", "warn"):
-            number = sum(problem.severity == severity for problem in found)
+            number = sum(problem.severity == severity for problem in open_problems)
             trouble.add_metric([overview.queue, severity], number)
         yield trouble
         for declared in METRICS:
@@ -280,7 +301,8 @@ class _Collector(Collector):
 
 
 def render(look: Look, max_lag: float, accept: str = "") -> tuple[bytes, str]:
-    """The body and its content type: Prometheus text, or OpenMetrics where asked for."""
+    """Return the body and its content type: Prometheus text, or OpenMetrics if the client accepts
+    it."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(look, max_lag))
     encode, content_type = choose_encoder(accept)

@@ -19,7 +19,7 @@ dashboard of them; [Operate](../how-to/operate.md) has rules for alerts.
 
 
 def reference_page() -> str:
-    """The whole page."""
+    """Return the text of docs/reference/metrics.md."""
     lines = [_HEAD, "| metric | type | labels | meaning |", "|---|---|---|---|"]
     for name, labels, text in GENERAL:
         lines.append(_row(name, "gauge", labels, text))

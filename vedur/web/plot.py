@@ -57,7 +57,7 @@ class Plot:
 
 
 def draw(samples: Sequence[Sample]) -> Plot:
-    """The plot of a history."""
+    """Draw a history as SVG."""
     if len(samples) < 2:
         return Plot((), (), (), "no history yet")
     first, last = samples[0].at, samples[-1].at
@@ -87,12 +87,12 @@ def draw(samples: Sequence[Sample]) -> Plot:
         Mark(round(x(first + timedelta(seconds=span * n / 4)), 1), _time(first, span * n / 4, span))
         for n in range(5)
     ]
-    told = "; ".join(f"{c.name}: now {c.last}, highest {c.highest}" for c in curves)
-    return Plot(tuple(x_marks), tuple(y_marks), tuple(curves), told)
+    caption = "; ".join(f"{c.name}: now {c.last}, highest {c.highest}" for c in curves)
+    return Plot(tuple(x_marks), tuple(y_marks), tuple(curves), caption)
 
 
 def scale(highest: float) -> tuple[float, float]:
-    """A step that people count time in and the top of the axis, three to six steps up."""
+    """Choose a round step of time and the top of the axis, three to six steps up."""
     highest = max(highest, 1.0)
     step = next((step for step in _STEPS if step * 5 >= highest), None)
     if step is None:
@@ -106,7 +106,7 @@ def _time(first: datetime, seconds: float, span: float) -> str:
 
 
 def _path(points: Sequence[tuple[datetime, float, float | None]]) -> str:
-    """An SVG path; interrupted where nothing is known. Points that fall together become one."""
+    """Make an SVG path with gaps where a value is unknown. Points at one place become one."""
     out: list[str] = []
     before: tuple[datetime, float] | None = None
     for when, px, py in points:

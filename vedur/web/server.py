@@ -41,7 +41,7 @@ class PageServer:
 
     @property
     def address(self) -> str:
-        """What to open in a browser."""
+        """Return the URL to open in a browser."""
         name = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{name}:{self.port}/"
 
@@ -55,7 +55,7 @@ class PageServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread."""
+        """Stop the thread and wait for its end."""
         self._server.should_exit = True
         if self._thread is not None:
             self._thread.join(timeout=10)
@@ -69,18 +69,18 @@ class PageServer:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises `StateError` with the reason."""
+    """Open a listening socket. Raises `StateError` with the reason."""
     try:
         family, kind, proto, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        found = socket.socket(family, kind, proto)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener = socket.socket(family, kind, proto)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            found.bind(address)
-            found.listen(128)
+            listener.bind(address)
+            listener.listen(128)
         except OSError:
-            found.close()
+            listener.close()
             raise
     except (OSError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
@@ -88,4 +88,4 @@ def listen(host: str, port: int) -> socket.socket:
             f'the status page cannot listen on "{host}" port {port}: {reason}; '
             "choose another with --port or web_port"
         ) from error
-    return found
+    return listener

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 #: Seconds for which a look at the set is good enough for the next viewer.
 FRESH = 2.0
-#: Seconds that a viewer waits for a look before he is shown the last one.
+#: Seconds that a request waits for a new result before it gets the last one.
 PATIENCE = 4.0
 #: Seconds after which the last one is said to be old.
 OLD = 30.0
@@ -41,13 +41,13 @@ class Reader(Protocol):
     """What is read: `vedur.status.overview.SetReader`."""
 
     def read(self) -> Overview:
-        """All nodes."""
+        """Read the state of all nodes."""
 
     def ping(self) -> None:
         """Raise unless the local database answers."""
 
     def close(self) -> None:
-        """Close connections."""
+        """Close all connections."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Source:
     _thread: threading.Thread | None = None
 
     def look(self) -> Look:
-        """The set as it is, `FRESH` seconds old if the servers answer."""
+        """Return the state of the set, at most `FRESH` seconds old if the servers answer."""
         with self._lock:
             if self._looked is not None and self.clock.monotonic() - self._looked < FRESH:
                 return self._last
@@ -98,29 +98,31 @@ class Source:
             return self._seen()
 
     def _seen(self) -> Look:
-        """What the last look saw."""
+        """Return the last result."""
         if self._looked is None:
-            return Look(None, "no look at the set has ended yet: a server answers slowly")
+            return Look(None, "the set has not been read yet: a server answers slowly")
         age = self.clock.monotonic() - self._looked
         if age > OLD and self._last.failure is None:
-            return Look(self._last.overview, f"no look has ended for {age:.0f} s: a server hangs")
+            return Look(
+                self._last.overview, f"the set could not be read for {age:.0f} s: a server hangs"
+            )
         return self._last
 
     def _refresh(self, ended: threading.Event) -> None:
         try:
-            found = self._read()
+            look = self._read()
         except Exception as error:
-            # A defect; said on the page like any other reason not to know.
-            log.error("BUG: looking at the set for the status page: %r", error)
-            found = Look(self._last.overview, "the page failed; the log says why")
+            # A defect: the page shows it like any other reason for missing data.
+            log.error("BUG: reading the set for the status page: %r", error)
+            look = Look(self._last.overview, "the page failed; the log says why")
         with self._lock:
-            self._last = found
+            self._last = look
             self._looked = self.clock.monotonic()
             self._under_way = None
         ended.set()
 
     def ping(self) -> str | None:
-        """Why the local database does not answer, None if it does."""
+        """Return why the local database does not answer, None if it does."""
         try:
             self.reader.ping()
         except VedurError as error:
@@ -129,16 +131,16 @@ class Source:
 
     @property
     def samples(self) -> list[Sample]:
-        """The history, oldest first."""
+        """Return the history, oldest first."""
         return list(self._samples)
 
     def start(self) -> None:
-        """Begin to keep the history."""
+        """Start the thread that keeps the history."""
         self._thread = threading.Thread(target=self._watch, name="vedur-web-history", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End it and close the connections."""
+        """Stop that thread and close the connections."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=10)
@@ -155,7 +157,7 @@ class Source:
                 return
 
     def sample(self) -> None:
-        """Look once and remember the lags."""
+        """Read the set once and remember the lags."""
         look = self.look()
         if look.overview is None or look.failure is not None:
             return
@@ -171,13 +173,13 @@ class Source:
 
 
 def lags(overview: Overview) -> dict[str, float | None]:
-    """The lag of every node but the root, which has none."""
+    """Return the lag of every node except the root, which has none."""
     return {node.name: node.lag for node in overview.nodes if node.status.type != "root"}
 
 
 def names(samples: Iterable[Sample]) -> list[str]:
-    """All nodes of a history, in the order of their first appearance."""
-    found: dict[str, None] = {}
+    """List all nodes of a history, in the order of their first appearance."""
+    ordered: dict[str, None] = {}
     for sample in samples:
-        found.update(dict.fromkeys(sample.lags))
-    return list(found)
+        ordered.update(dict.fromkeys(sample.lags))
+    return list(ordered)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from vedur.status.agreement import in_ring
 from vedur.status.detail import NodeDetail
 from vedur.status.overview import Overview
 from vedur.web import words
@@ -53,13 +54,13 @@ class Picture:
 
 
 def draw(overview: Overview, states: Mapping[str, str]) -> Picture:
-    """The picture of a set; `states` are those of the nodes: ok, warn, fail."""
+    """Draw the tree of a set as SVG; `states` are those of the nodes: ok, warn, fail."""
     below = _children(overview.nodes)
     boxes: dict[str, Box] = {}
     rows = 0
 
     def place(node: NodeDetail, depth: int) -> int:
-        """Put the node in the middle of those below it; returns its y."""
+        """Place a node in the middle of those below it; returns its y."""
         nonlocal rows
         heights = [place(child, depth + 1) for child in below.get(node.name, [])]
         if heights:
@@ -81,27 +82,20 @@ def draw(overview: Overview, states: Mapping[str, str]) -> Picture:
     right = max((box.x for box in boxes.values()), default=0) + BOX_WIDTH + _EDGE
     lower = max((box.y for box in boxes.values()), default=0) + BOX_HEIGHT + _EDGE
     depth = 1 + (right - BOX_WIDTH - 2 * _EDGE) // (BOX_WIDTH + _GAP_X)
-    told = "; ".join(_sentence(node, states.get(node.name, "ok")) for node in overview.nodes)
-    return Picture(right, lower, depth, tuple(boxes.values()), tuple(lines), told)
+    caption = "; ".join(_sentence(node, states.get(node.name, "ok")) for node in overview.nodes)
+    return Picture(right, lower, depth, tuple(boxes.values()), tuple(lines), caption)
 
 
 def _children(nodes: tuple[NodeDetail, ...]) -> dict[str | None, list[NodeDetail]]:
-    """Nodes by provider; whose provider is unknown, or who stands in a ring, is at the top."""
+    """Group nodes by provider. A node whose provider is unknown, or that is part of a cycle, is at
+    the top."""
     parents = {node.name: node.status.provider for node in nodes}
-    found: dict[str | None, list[NodeDetail]] = {None: []}
+    children: dict[str | None, list[NodeDetail]] = {None: []}
     for node in sorted(nodes, key=lambda node: (node.status.type != "root", node.name)):
         provider = node.status.provider
-        top = provider not in parents or _in_ring(node.name, parents)
-        found.setdefault(None if top else provider, []).append(node)
-    return found
-
-
-def _in_ring(name: str, parents: Mapping[str, str | None]) -> bool:
-    at, seen = parents.get(name), {name}
-    while at is not None and at not in seen:
-        seen.add(at)
-        at = parents.get(at)
-    return at == name
+        top = provider not in parents or in_ring(node.name, parents)
+        children.setdefault(None if top else provider, []).append(node)
+    return children
 
 
 def _box(node: NodeDetail, state: str, x: int, y: int) -> Box:

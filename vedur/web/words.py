@@ -10,19 +10,19 @@ _SIZES = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def count(value: float | None) -> str:
-    """`1,234,567`."""
+    """Format a number: `1,234,567`."""
     return UNKNOWN if value is None else f"{value:,.0f}"
 
 
 def rate(value: float | None) -> str:
-    """Events a second: one digit while it matters."""
+    """Format events a second; one decimal for small numbers."""
     if value is None:
         return UNKNOWN
     return f"{value:,.1f}" if 0 < value < 100 else f"{value:,.0f}"
 
 
 def seconds(value: float | None) -> str:
-    """`0 s`, `340 ms`, `4.2 s`, `12 s`, `3m 20s`, `5m`, `2h 5m`, `3d 4h`."""
+    """Format a time: `0 s`, `340 ms`, `4.2 s`, `12 s`, `3m 20s`, `5m`, `2h 5m`, `3d 4h`."""
     if value is None:
         return UNKNOWN
     if 0 < value < 1:
@@ -39,7 +39,7 @@ def seconds(value: float | None) -> str:
 
 
 def size(value: float | None) -> str:
-    """`0 B`, `8.2 kB`, `1.4 GB`."""
+    """Format a number of bytes: `0 B`, `8.2 kB`, `1.4 GB`."""
     if value is None:
         return UNKNOWN
     step = 0
@@ -50,19 +50,19 @@ def size(value: float | None) -> str:
 
 
 def percent(done: float, total: float | None) -> int | None:
-    """How much of something is done, None where the whole is not known; 100 only at the end."""
+    """Return the percentage that is done, None if the total is unknown; 100 only at the end."""
     if not total or total <= 0:
         return None
     return 100 if done >= total else min(99, int(done * 100 / total))
 
 
 def server(version: int | None) -> str:
-    """`PostgreSQL 16.3` from `160003`."""
+    """Format a version: `PostgreSQL 16.3` from `160003`."""
     if version is None:
         return UNKNOWN
     return f"PostgreSQL {version // 10000}.{version % 10000}"
 
 
 def cut(text: str, most: int) -> str:
-    """The text, its end replaced by an ellipsis where it is too long."""
+    """Shorten a text; its end is replaced by an ellipsis where it is too long."""
     return text if len(text) <= most else text[: most - 1] + "…"

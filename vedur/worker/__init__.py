@@ -1,3 +1,3 @@
-"""The long-running process of a node: its loop, the order of one batch, states of tables."""
+"""The work of a node: the loop, the roles that say what a round is, batches, first copies."""
 
 from __future__ import annotations

@@ -1,51 +1,56 @@
-"""One batch on a leaf, in the order that makes it exactly once:
+"""One batch of a node, in the order that makes it exactly once:
 
-1. check that the target stands at one end of the batch;
-2. stage (the target's tables are not touched);
-3. one transaction on the target: merge, system events, position;
-4. finish the batch on the provider.
+    take        does the node stand at the beginning of the batch, or at its end?
+    plan        read its ticks, what is in quarantine, which tables take changes
+    stage       changes into staging tables; no table of the node is touched
+    lock        begin the transaction; the position, and that what was planned still holds
+    merge       changes into the tables; system events and scripts run at their places
+    publish     on a branch: events and ticks into the node's own queue
+    position    the node has the batch's last tick
+    commit      all of it becomes visible at once
+    finish      the provider may forget the batch
 
-A crash after 3 is seen in 1 of the next run: the target stands at the end, so nothing is applied.
-While 3 runs, the next range of ticks is staged by a second thread into the other slot.
+`plan` to `commit` are `apply_range`, which first copies and the replay of quarantined events use,
+too. A crash after the commit is seen by `take` of the next run: the node stands at the end, so
+nothing is applied again. While a batch is merged, the next range of ticks is staged by a second
+thread into the other slot (`stage_ahead.py`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Generic
 
 from vedur.catalog import TableInfo
-from vedur.catalog.attrs import same_but_policy
-from vedur.catalog.execute import set_role
-from vedur.catalog.tables import change_table_state
-from vedur.change.aside import Aside, Policy
-from vedur.change.event import EventRange
-from vedur.change.table import Replica, Snapshot
-from vedur.db import Database, connect
-from vedur.errors import LostPosition, StaleStage, StateError
+from vedur.catalog.tables import change_table_state, is_in_sync
+from vedur.change.attrs import same_but_policy
+from vedur.change.event import Event, EventRange
+from vedur.change.quarantine import Policy, Quarantine
+from vedur.change.snapshot import Snapshot
+from vedur.db import Database
+from vedur.errors import InternalError, LostPosition, StaleStage, StateError
 from vedur.failpoint import reach
-from vedur.node import get_worker_state
-from vedur.node.position import LOST, REMEDY, AppliedTick, complete_tick, keeps_ticks
+from vedur.node import WorkerState, get_worker_state
+from vedur.node.position import LOST, REMEDY, AppliedTick, complete_tick, keeps_ticks, lock_position
 from vedur.node.state import set_consumer_completed
+from vedur.queue.batch_size import slice_count
 from vedur.queue.batches import Batch, Subscription, finish_batch, get_ticks_ahead
-from vedur.queue.consumer import (
-    PREFETCH_EVENTS,
-    expected_end,
-    merge_count,
-    next_limit,
-    slice_count,
-)
+from vedur.queue.publish import TickRow, read_tick_rows
 from vedur.queue.ranges import event_range, late_events
 from vedur.queue.slices import Tick
 from vedur.sql import query
-from vedur.worker.batchlog import BatchLog
-from vedur.worker.poison import Outlook, Poison
-from vedur.worker.protocol import Applier, warn_missing
-from vedur.worker.states import MergeState, must_wait, snapshot_is_past, takes_changes
-from vedur.worker.system import Registers, SystemEvents
+from vedur.tables.mapping import TableMap
+from vedur.worker.apply_range import AppliedRange, apply_range
+from vedur.worker.batch_log import BatchLog
+from vedur.worker.branch_queue import BranchQueue
+from vedur.worker.first_copy.states import MergeState, must_wait, snapshot_is_past
+from vedur.worker.protocol import Applier, S
+from vedur.worker.quarantine.batch import BatchQuarantine
+from vedur.worker.quarantine.consumer import ConsumerQuarantine, Outlook
+from vedur.worker.stage_ahead import StageAhead
+from vedur.worker.system_events import Registers, SystemEvents
 
 log = logging.getLogger(__name__)
 
@@ -59,30 +64,16 @@ def position_allows(prev_tick: int, tick: int, stored: int) -> bool:
     raise LostPosition(f"{LOST}: batch {prev_tick}..{tick}, dst has {stored}; {REMEDY}")
 
 
-def replicas(tables: Sequence[TableInfo]) -> tuple[Replica, ...]:
+def replicas(tables: Sequence[TableInfo]) -> tuple[TableMap, ...]:
     """The tables that take changes now."""
-    return tuple(
-        t.replica for t in tables if t.local and takes_changes(MergeState.parse(t.merge_state))
-    )
+    return tuple(t.mapping for t in tables if t.ready)
 
 
 @dataclass
-class Ahead:
-    """A range being staged for the batch after the current one."""
+class BatchRunner(Generic[S]):
+    """What outlives a batch: settings, the applier, what is staged ahead, what was learnt."""
 
-    first: Tick
-    last: Tick
-    wish: int  # with which the queue makes it a batch
-    tables: tuple[Replica, ...]
-    slot: int
-    future: Future[Any]
-
-
-@dataclass
-class BatchRunner:
-    """Runs batches one after the other; holds what lies ahead."""
-
-    applier: Applier
+    applier: Applier[S]
     queue: str
     consumer: str
     target_connstr: str = field(repr=False)
@@ -91,16 +82,14 @@ class BatchRunner:
     connections: int = 8
     registers: Registers = field(default_factory=Registers)
     on_error: Policy = Policy.STOP
-    _slot: int = 0
+    branch: BranchQueue | None = None  # where a branch passes batches on to
     _keeps: bool | None = None  # does the target keep which tick was applied?
-    _ahead: Ahead | None = None
-    _side: Database | None = None
-    _pool: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="stage-ahead")
-    )
 
     def __post_init__(self) -> None:
-        self.poison = Poison(self.queue, self.consumer, self.target_connstr, self.on_error)
+        self.ahead = StageAhead(self.applier, self.target_connstr)
+        self.quarantine = ConsumerQuarantine(
+            self.queue, self.consumer, self.target_connstr, self.on_error
+        )
         self.times = BatchLog(self.queue, self.consumer)
 
     def run(
@@ -110,226 +99,149 @@ class BatchRunner:
         batch: Batch,
         subscription: Subscription,
         tables: Sequence[TableInfo],
+        node: WorkerState,
     ) -> dict[str, int]:
-        """Apply one batch; returns numbers for the log."""
+        """Apply one batch and finish it; returns numbers for the log."""
+        return BatchRun(self, target, provider, batch, subscription, tables, node).run()
+
+    def keeps_ticks(self, target: Database) -> bool:
+        """Read, once, whether the target keeps which tick was applied."""
+        if self._keeps is None:
+            self._keeps = keeps_ticks(target)
+        return self._keeps
+
+    def close(self) -> None:
+        """Wait for what is being staged, and end."""
+        self.ahead.close()
+
+
+@dataclass
+class BatchRun(AppliedRange[S]):
+    """One batch: the events after tick `batch.prev_tick` up to tick `batch.tick`."""
+
+    runner: BatchRunner[S]
+    db: Database
+    provider: Database
+    batch: Batch
+    subscription: Subscription
+    known: Sequence[TableInfo]  # the tables of the set, as the round saw them
+    node: WorkerState  # the node, as the round saw it: `provider` is the one that it names
+    stats: dict[str, int] = field(default_factory=dict)
+    tables: tuple[TableMap, ...] = ()  # those that take changes
+    _ticks: list[Tick] = field(default_factory=list)  # of the batch, both ends included
+    _later: list[Tick] = field(default_factory=list)  # its last tick and those behind it
+    _tick_rows: list[TickRow] = field(default_factory=list)  # of the batch, for a branch
+    _outlook: Outlook = field(default_factory=Outlook)
+    _quarantine: BatchQuarantine | None = None
+    _state: WorkerState | None = None  # the node, once its position is locked
+
+    def __post_init__(self) -> None:
+        self.applier = self.runner.applier
+        self.queue = self.runner.queue
+        self.times = self.runner.times
+
+    def run(self) -> dict[str, int]:
+        """Apply the batch unless it is already here, then finish it; returns numbers."""
+        if self.take():
+            apply_range(self)
+        self.finish()
+        return self.stats
+
+    def take(self) -> bool:
+        """Read where the node stands: True at the beginning of the batch, False at its end."""
         self.times.begin()
         reach("batch.taken")
-        stats: dict[str, int] = {}
-        state = get_worker_state(target, self.queue)
-        if state is None:
-            raise StateError(f'queue "{self.queue}" has no node here any more')
-        if position_allows(batch.prev_tick, batch.tick, state.completed_tick):
-            stats = self._apply_safely(target, provider, batch, subscription, tables)
-        else:
-            log.info("batch %s..%s is already here", batch.prev_tick, batch.tick)
-        reach("batch.committed")
-        finish_batch(provider, batch.id)
-        reach("batch.finished")
-        self.times.mark("finish")
-        self.times.write(target, batch, stats)
-        return stats
+        state = self._read_state()
+        if position_allows(self.batch.prev_tick, self.batch.tick, state.completed_tick):
+            return True
+        log.info("batch %s..%s is already here", self.batch.prev_tick, self.batch.tick)
+        return False
 
-    def _apply_safely(
-        self,
-        target: Database,
-        provider: Database,
-        batch: Batch,
-        subscription: Subscription,
-        tables: Sequence[TableInfo],
-    ) -> dict[str, int]:
-        """Apply; an error is recorded with the event that caused it, before it is raised."""
-        while True:
-            try:
-                return self._apply(target, provider, batch, subscription, tables)
-            except StaleStage:
-                self.discard()
-                self.applier.forget()
-                raise
-            except BaseException as error:
-                # The operator may repair the target meanwhile: believe nothing learnt so far.
-                self.discard()
-                self.applier.forget()
-                if not self.poison.suspects_more(error):
-                    self.poison.note(batch, tables, error)
-                    raise
-
-    def _apply(
-        self,
-        target: Database,
-        provider: Database,
-        batch: Batch,
-        subscription: Subscription,
-        tables: Sequence[TableInfo],
-    ) -> dict[str, int]:
+    def plan(self) -> None:
+        """Read the ticks of the batch and those behind it, and what is in quarantine."""
         # As far as this batch and the next can reach.
-        most = 2 * self.max_batch_events
-        ticks = get_ticks_ahead(provider, self.queue, batch.prev_tick, batch.tick, most)
+        batch, most = self.batch, 2 * self.runner.max_batch_events
+        ticks = get_ticks_ahead(self.provider, self.queue, batch.prev_tick, batch.tick, most)
         inside = [t for t in ticks if t.id <= batch.tick]
         if not inside or inside[0].id != batch.prev_tick or inside[-1].id != batch.tick:
             raise StateError(f"ticks {batch.prev_tick}..{batch.tick} are not in the queue any more")
-        outlook = self.poison.look(target, inside)
-        wanted = outlook.mark(replicas(tables))
-        prepared = self._prepared(target, provider, subscription, inside, wanted)
+        self._ticks, self._later = inside, ticks[len(inside) - 1 :]
+        if self.runner.branch is not None:
+            self._tick_rows = read_tick_rows(self.provider, self.queue, batch.prev_tick, batch.tick)
+        self._outlook = self.runner.quarantine.read_outlook(self.db, inside)
+        self.tables = self._outlook.mark(replicas(self.known))
+        self.stats = {"count": 0}
+
+    def stage(self) -> S | None:
+        """Take what is staged ahead, completed where it is short, or stage now; then look ahead."""
+        ahead, ticks = self.runner.ahead, self._ticks
+        staged, last = ahead.take(ticks, self.tables)
+        if staged is not None and last is not None:
+            if last.id != ticks[-1].id:
+                rest = self._cut([t for t in ticks if t.id >= last.id])
+                staged = self.applier.extend(self.db, staged, rest, self.tables)
+        else:
+            source = self._cut(ticks)
+            if len(source.slices) > 1 or self._any_event(source):
+                staged = self.applier.stage(self.db, source, self.tables, ahead.slot)
         reach("batch.staged")
         self.times.mark("stage")
-        here = inside[-1].event_seq - inside[0].event_seq
-        self._look_ahead(provider, ticks[len(inside) - 1 :], subscription, wanted, here)
-        stats = self._commit(target, batch, inside[-1], prepared, tables, wanted, outlook)
-        if prepared is not None:
-            self.applier.done(target, self._slot)
-        if self._ahead is not None:
-            if stats.get("scripts"):
-                self.discard()
-                # what was staged meanwhile may have learnt the tables as they were before
-                self.applier.forget()
-            else:
-                self._slot = self._ahead.slot
-        return stats
+        if self.runner.branch is not None and self.runner.branch.tick_by_tick:
+            return staged  # the next batch is too small to be worth it
+        here = ticks[-1].event_seq - ticks[0].event_seq
+        ahead.begin(self._later, self.tables, here, self.runner.max_batch_events, self._cut)
+        return staged
 
-    # -- staging --------------------------------------------------------------------------------
-
-    def _prepared(
-        self,
-        target: Database,
-        provider: Database,
-        subscription: Subscription,
-        ticks: list[Tick],
-        wanted: tuple[Replica, ...],
-    ) -> Any:
-        """What is staged for these ticks: taken from ahead, completed, or made now."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            staged = self._take(ahead, ticks, wanted)
-            if staged is not None:
-                if ahead.last.id == ticks[-1].id:
-                    return staged
-                rest = [t for t in ticks if t.id >= ahead.last.id]
-                source = self._source(provider, subscription, rest)
-                return self.applier.extend(target, staged, source, wanted)
-        source = self._source(provider, subscription, ticks)
-        if len(source.slices) == 1 and not self._any(provider, source):
-            return None
-        return self.applier.stage(target, source, wanted, self._slot)
-
-    def _take(self, ahead: Ahead, ticks: list[Tick], wanted: tuple[Replica, ...]) -> Any:
-        try:
-            staged = ahead.future.result()
-        except Exception as error:
-            log.debug("staging ahead failed, staged again: %s", error)
-            return None
-        reach("ahead.taken")
-        fits = ahead.first.id == ticks[0].id and ahead.last.id <= ticks[-1].id
-        return staged if fits and ahead.tables == wanted else None
-
-    def _source(
-        self, provider: Database, subscription: Subscription, ticks: list[Tick]
-    ) -> EventRange:
-        late = late_events(provider, subscription, ticks)
+    def _cut(self, ticks: Sequence[Tick]) -> EventRange:
+        """Cut a range of ticks into as many slices as are worth a task."""
+        late = late_events(self.provider, self.subscription, ticks)
         estimate = ticks[-1].event_seq - ticks[0].event_seq + late
-        count = slice_count(estimate, self.parallel, self.connections)
-        return event_range(provider, subscription, ticks, count, late=late)
+        count = slice_count(estimate, self.runner.parallel, self.runner.connections)
+        return event_range(self.provider, self.subscription, ticks, count, late=late)
 
-    @staticmethod
-    def _any(provider: Database, source: EventRange) -> bool:
+    def _any_event(self, source: EventRange) -> bool:
         text = query("worker", "any_event").format(events=source.events, slice=source.slices[0])
-        return bool(provider.value(text))
+        return bool(self.provider.value(text))
 
-    def _look_ahead(
-        self,
-        provider: Database,
-        ticks: list[Tick],
-        subscription: Subscription,
-        wanted: tuple[Replica, ...],
-        here: int,
-    ) -> None:
-        """Begin to stage what comes after the current batch of `here` events, if it is worth it."""
-        backlog = ticks[-1].event_seq - ticks[0].event_seq
-        wish = merge_count(backlog, next_limit(here, self.max_batch_events)) or 0
-        end = expected_end(ticks, wish)
-        if end is None or end.event_seq - ticks[0].event_seq < PREFETCH_EVENTS:
-            return
-        slot = 1 - self._slot
-        source = self._source(provider, subscription, [t for t in ticks if t.id <= end.id])
-        if self._side is None or self._side.closed:
-            self._side = connect(self.target_connstr, name="db", autocommit=True)
-            self._side.without_timeouts()
-        future = self._pool.submit(self.applier.stage, self._side, source, wanted, slot)
-        self._ahead = Ahead(ticks[0], end, wish, wanted, slot, future)
-        reach("ahead.begun")
+    # -- in the transaction ---------------------------------------------------------------------
 
-    @property
-    def wish(self) -> int | None:
-        """What must be asked for so that the next batch is the one that is staged."""
-        return self._ahead.wish if self._ahead is not None else None
+    def lock(self, staged: S | None) -> S | None:
+        """Lock the position; no other worker of this node may have been quicker."""
+        batch = self.batch
+        lock_position(self.db, self.queue, self.runner.consumer)
+        self._state = self._read_state()
+        if self._state.completed_tick != batch.prev_tick:
+            raise LostPosition(
+                f"Lost position: batch {batch.prev_tick}..{batch.tick}, "
+                f"dst has {self._state.completed_tick}: "
+                "another worker of this node was quicker, stop one of them"
+            )
+        self._require_same_node(self._state)
+        if staged is not None:
+            self._require_same_tables()
+        return staged
 
-    def discard(self) -> None:
-        """Forget what is staged ahead; its rows go when the slot is emptied."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            try:
-                ahead.future.result()
-            except Exception as error:
-                log.debug("staging ahead failed: %s", error)
-        if self._side is not None:
-            self._side.close()
-            self._side = None
+    def _read_state(self) -> WorkerState:
+        state = get_worker_state(self.db, self.queue)
+        if state is None:
+            raise StateError(f'queue "{self.queue}" has no node here any more')
+        return state
 
-    def close(self) -> None:
-        """The worker ends; a job in flight is waited for."""
-        self.discard()
-        self._pool.shutdown()
+    def _require_same_node(self, now: WorkerState) -> None:
+        """The node may not have got another provider or role since the round began: a tick of the
+        old provider would be noted as one of the new, and a leaf passes nothing on."""
+        if now.provider_node != self.node.provider_node:
+            raise StaleStage(
+                f'the node reads from "{now.provider_node}" now and no longer from '
+                f'"{self.node.provider_node}": the batch is read there'
+            )
+        if now.node_type is not self.node.node_type:
+            raise StaleStage(
+                f"the node is a {now.node_type.value} now and no {self.node.node_type.value} any "
+                "more: the batch is staged again"
+            )
 
-    # -- commit ---------------------------------------------------------------------------------
-
-    def _commit(
-        self,
-        target: Database,
-        batch: Batch,
-        end: Tick,
-        prepared: Any,
-        tables: Sequence[TableInfo],
-        wanted: tuple[Replica, ...],
-        outlook: Outlook,
-    ) -> dict[str, int]:
-        stats: dict[str, int] = {"count": 0}
-        with target.transaction():
-            target.query(query("worker", "lock_position"), [self.queue, self.consumer])
-            state = get_worker_state(target, self.queue)
-            if state is None:
-                raise StateError(f'queue "{self.queue}" has no node here any more')
-            if state.completed_tick != batch.prev_tick:
-                raise LostPosition(
-                    f"Lost position: batch {batch.prev_tick}..{batch.tick}, "
-                    f"dst has {state.completed_tick}: "
-                    "another worker of this node was quicker, stop one of them"
-                )
-            quarantine = self.poison.open(target, batch, tables, outlook)
-            if prepared is not None:
-                self._require_same(target, batch, tables)
-                stats = self._merge(target, prepared, wanted, quarantine)
-            aside = self.poison.close(target, quarantine)
-            if aside:
-                stats["quarantined"] = aside
-                reach("quarantine.put_aside")
-            self._end_snapshots(target, tables, end)
-            self._set_position(target, batch, end, state.provider_node)
-            reach("batch.merged")
-            self.times.mark("merge")
-        self.times.mark("commit")
-        self.poison.passed(quarantine)
-        return stats
-
-    def _set_position(self, target: Database, batch: Batch, end: Tick, provider: str) -> None:
-        """Store the position, and which tick that is: its number may come a second time."""
-        if self._keeps is None:
-            self._keeps = keeps_ticks(target)
-        if not self._keeps or batch.time is None:
-            set_consumer_completed(target, self.queue, self.consumer, batch.tick)
-            return
-        tick = AppliedTick(end.id, batch.time, end.event_seq, end.snapshot.text, provider)
-        complete_tick(target, self.queue, self.consumer, tick)
-
-    def _require_same(self, target: Database, batch: Batch, tables: Sequence[TableInfo]) -> None:
+    def _require_same_tables(self) -> None:
         """Conditions and columns may not have changed since this batch looked at them.
 
         `change-filter` changes them under the lock of the position, while the worker stands at its
@@ -337,8 +249,9 @@ class BatchRunner:
         a copy have been asked to meet the worker at a tick that this batch would pass: another
         worker of the node can have done that.
         """
-        now = {r.table_name: r for r in target.query(query("worker", "table_attrs"), [self.queue])}
-        for table in tables:
+        rows = self.db.query(query("worker", "table_attrs"), [self.queue])
+        now = {r.table_name: r for r in rows}
+        for table in self.known:
             found = now.get(table.table_name)
             if found is None:
                 continue
@@ -347,32 +260,105 @@ class BatchRunner:
                     f'table "{table.table_name}" got another condition or other columns while its '
                     "changes were staged: they are staged again"
                 )
-            seen, state = MergeState.parse(table.merge_state), MergeState.parse(found.merge_state)
-            joined = takes_changes(state) and not (table.local and takes_changes(seen))
-            if joined or must_wait(state, batch.prev_tick):
+            joined = is_in_sync(found.merge_state) and not table.ready
+            if joined or must_wait(MergeState.parse(found.merge_state), self.batch.prev_tick):
                 raise StaleStage(
                     f'the copy of table "{table.table_name}" meets the worker at an earlier tick: '
                     "changes are staged again"
                 )
 
-    def _merge(
-        self, target: Database, prepared: Any, wanted: tuple[Replica, ...], aside: Aside | None
-    ) -> dict[str, int]:
-        set_role(target, "replica")
-        system = SystemEvents(target, self.queue, self.registers)
-        result = self.applier.apply(target, prepared, wanted, system.handle, aside)
-        warn_missing(result)
-        stats = {"count": prepared.events}
-        if prepared.ignored:
-            stats["ignored_events"] = prepared.ignored
-        if prepared.scripts:
-            stats["scripts"] = len(prepared.scripts)
-        return stats
+    def open_quarantine(self) -> Quarantine | None:
+        """Open the quarantine of the batch; None where the node cannot have one."""
+        quarantine = self.runner.quarantine
+        self._quarantine = quarantine.open_batch(self.db, self.batch, self.known, self._outlook)
+        return self._quarantine
 
-    def _end_snapshots(self, target: Database, tables: Sequence[TableInfo], end: Tick) -> None:
+    def handle(self, event: Event) -> None:
+        """Do what a system event or a script says, on this node."""
+        runner = self.runner
+        SystemEvents(self.db, self.queue, runner.registers, runner.branch).handle(event)
+
+    def close_quarantine(self) -> None:
+        """Write what the quarantine has gathered."""
+        count = self.runner.quarantine.close_batch(self.db, self._quarantine)
+        if count:
+            self.stats["quarantined"] = count
+            reach("quarantine.written")
+
+    def publish(self, staged: S | None) -> None:
+        """Pass the batch on, where the node is a branch."""
+        branch, state = self.runner.branch, self._state
+        if branch is not None and state is not None:
+            raw = staged.raw if staged is not None else None
+            if staged is not None and raw is None:
+                raise InternalError("BUG: a branch has staged a batch without its raw events")
+            slot = self.runner.ahead.slot
+            branch.publish(self.db, slot, raw, self._tick_rows, state.global_watermark)
+
+    def set_position(self) -> None:
+        """Write the position, and which tick that is: its number may come a second time."""
+        end, runner = self._ticks[-1], self.runner
+        self._end_snapshots(end)
+        assert self._state is not None
+        provider, time = self._state.provider_node, self.batch.time
+        if time is None or not runner.keeps_ticks(self.db):
+            set_consumer_completed(self.db, self.queue, runner.consumer, self.batch.tick)
+        else:
+            tick = AppliedTick(end.id, time, end.event_seq, end.snapshot.text, provider)
+            complete_tick(self.db, self.queue, runner.consumer, tick)
+        reach("batch.merged")
+        self.times.mark("merge")
+
+    def _end_snapshots(self, end: Tick) -> None:
         """Drop the filter of a finished copy once no event of it can come again."""
-        for table in tables:
+        for table in self.known:
             if not table.ready or not table.custom_snapshot:
                 continue
             if snapshot_is_past(Snapshot.parse(table.custom_snapshot), end.snapshot):
-                change_table_state(target, self.queue, table, None, "ok")
+                change_table_state(self.db, self.queue, table, None, "ok")
+
+    # -- after it -------------------------------------------------------------------------------
+
+    def committed(self, staged: S | None) -> None:
+        """Free the slot, and go on with the one that is staged ahead."""
+        self.times.mark("commit")
+        runner, ahead = self.runner, self.runner.ahead
+        runner.quarantine.batch_committed(self._quarantine)
+        if staged is not None:
+            self._count(staged)
+            self.applier.done(self.db, ahead.slot)
+        if self.stats.get("scripts"):
+            # what was staged meanwhile may have learnt the tables as they were before
+            self.discard()
+        else:
+            ahead.advance()
+
+    def _count(self, staged: S) -> None:
+        self.stats["count"] = staged.events
+        if staged.ignored:
+            self.stats["ignored_events"] = staged.ignored
+        if staged.scripts:
+            self.stats["scripts"] = len(staged.scripts)
+
+    def finish(self) -> None:
+        """Let the provider forget the batch, and record what it cost."""
+        reach("batch.committed")
+        finish_batch(self.provider, self.batch.id)
+        reach("batch.finished")
+        self.times.mark("finish")
+        self.times.write(self.db, self.batch, self.stats)
+
+    def failed(self, error: BaseException) -> bool:
+        """Record the error and the event that caused it; True to try its table event by event."""
+        quarantine = self.runner.quarantine
+        if isinstance(error, StaleStage):
+            return False
+        if quarantine.suspect_table(error):
+            return True
+        quarantine.record_failure(self.batch, self.known, error)
+        return False
+
+    def discard(self) -> None:
+        """Forget what is staged ahead, and what was learnt about the target's tables."""
+        self.runner.ahead.discard()
+        super().discard()

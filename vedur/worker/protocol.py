@@ -1,36 +1,61 @@
-"""What the worker needs of the one who moves the data; `ops/run_worker.py` brings them together.
+"""What the worker needs of those who move the data; `ops/processes/worker.py` brings them together.
 
-The Spark applier and the plain one in the tests both satisfy it.
+The Spark applier and the plain one of the tests both satisfy `Applier`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from vedur.catalog import TableInfo
-from vedur.change.aside import Aside
 from vedur.change.event import Event, EventRange
-from vedur.change.table import Replica
+from vedur.change.quarantine import Quarantine
 from vedur.db import Database
+from vedur.tables.mapping import TableMap
 
 log = logging.getLogger(__name__)
 
 
-class Prepared(Protocol):
-    """A range that lies on the target, waiting for the commit."""
+class RawRange(Protocol):
+    """Events of a range as they are, in the raw staging table of a slot."""
 
     @property
-    def events(self) -> int: ...
+    def slices(self) -> tuple[int, ...]:
+        """The numbers under which they were written."""
+
     @property
-    def ignored(self) -> int: ...
+    def events(self) -> int:
+        """How many there are."""
+
+
+class StagedRange(Protocol):
+    """A range of events that lies on the target, waiting to be merged."""
+
     @property
-    def scripts(self) -> list[int]: ...
+    def events(self) -> int:
+        """How many events it was made of."""
+
+    @property
+    def ignored(self) -> int:
+        """How many of them are about tables that this node does not have."""
+
+    @property
+    def scripts(self) -> list[int]:
+        """The numbers of its EXECUTE events."""
+
+    @property
+    def raw(self) -> RawRange | None:
+        """On a branch its events as they are."""
+
+
+#: What an applier stages is its own: the worker hands it from `stage` to `apply`.
+S = TypeVar("S", bound=StagedRange)
 
 
 class Outcome(Protocol):
-    """What a commit did."""
+    """What a merge did."""
 
     inserted: int
     updated: int
@@ -39,40 +64,38 @@ class Outcome(Protocol):
 
 
 def warn_missing(outcome: Outcome) -> None:
-    """Say which updates found no row; whoever applies changes calls this."""
+    """Log which updates found no row; whoever applies changes calls this."""
     for table, count in outcome.missing_tables.items():
         log.warning("%s: %d update(s) found no row on this node", table, count)
 
 
-class Applier(Protocol):
+class Applier(Protocol[S]):
     """Moves changes. `stage` may run in another thread than `apply`, in the other slot."""
 
     def start(self, db: Database) -> None:
-        """Clean up after an earlier run."""
+        """Drop the staging tables that an earlier run left."""
 
     def forget(self) -> None:
-        """The target's tables may have changed."""
+        """Read the target's tables anew before the next range: they may have changed."""
 
-    def stage(self, db: Database, source: EventRange, tables: Sequence[Replica], slot: int) -> Any:
-        """Read, collapse, put aside. `db` is in autocommit mode."""
+    def stage(self, db: Database, source: EventRange, tables: Sequence[TableMap], slot: int) -> S:
+        """Read a range, collapse it and write it to staging tables; `db` is in autocommit mode."""
 
-    def extend(
-        self, db: Database, prepared: Any, source: EventRange, tables: Sequence[Replica]
-    ) -> Any:
-        """Stage a further range behind a prepared one."""
+    def extend(self, db: Database, staged: S, source: EventRange, tables: Sequence[TableMap]) -> S:
+        """Stage a further range behind a staged one; both become one."""
 
     def apply(
         self,
         db: Database,
-        prepared: Any,
-        tables: Sequence[Replica],
+        staged: S,
+        tables: Sequence[TableMap],
         handle: Callable[[Event], None],
-        aside: Aside | None = None,
+        quarantine: Quarantine | None = None,
     ) -> Outcome:
-        """Merge, in the transaction of the caller; `aside` takes what cannot be applied."""
+        """Merge, in the transaction of the caller; `quarantine` takes what cannot be applied."""
 
     def done(self, db: Database, slot: int) -> None:
-        """The slot is free."""
+        """Free the slot: what it held is merged."""
 
 
 class CopyControl(Protocol):
@@ -81,7 +104,7 @@ class CopyControl(Protocol):
     def advance(
         self, target: Database, provider: str, tables: Sequence[TableInfo], position: int
     ) -> bool:
-        """Start copies, answer those that ask to meet; True if the worker must wait."""
+        """Start copies, answer those that ask for the hand-over; True if the worker must wait."""
 
     def stop(self) -> None:
-        """The worker ends."""
+        """End all copies: the worker ends."""

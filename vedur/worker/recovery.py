@@ -14,31 +14,16 @@ from dataclasses import dataclass, field
 from vedur.clock import Backoff
 from vedur.config import LondisteSettings
 from vedur.daemon import Signals
-from vedur.db import connect
-from vedur.errors import ConnectError, DatabaseError, VedurError
+from vedur.errors import ConnectError, DatabaseError, EngineLost, VedurError, first_line
 from vedur.log import spark_log
 from vedur.node import get_worker_state
+from vedur.node.endpoint import Endpoint
 from vedur.node.state import set_consumer_error
 
 log = logging.getLogger(__name__)
 
 #: Seconds between two looks at a server that does not answer.
 PROBE_SECONDS = 1.0
-
-
-class EngineLost(VedurError):
-    """Spark has ended on its own."""
-
-    def __init__(self) -> None:
-        super().__init__("Spark has ended on its own: it is started again")
-
-
-def one_line(error: Exception) -> str:
-    """What a log line and `status` say about an error."""
-    if isinstance(error, VedurError):
-        return error.message
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
 
 
 @dataclass
@@ -49,7 +34,7 @@ class Recovery:
     _backoff: Backoff = field(default_factory=lambda: Backoff(first=PROBE_SECONDS))
 
     def reset(self) -> None:
-        """A round worked: the next trouble is a new one."""
+        """A round worked: the next error is a new one."""
         self._backoff.reset()
 
     # -- telling --------------------------------------------------------------------------------
@@ -57,7 +42,7 @@ class Recovery:
     def report(self, settings: LondisteSettings, error: Exception) -> None:
         """Log it and show it in `status`, if the target can be reached."""
         verbose = log.isEnabledFor(logging.DEBUG)
-        message = one_line(error)
+        message = error.message if isinstance(error, VedurError) else first_line(error)
         if settings.logfile and (
             isinstance(error, EngineLost) or not isinstance(error, VedurError)
         ):
@@ -79,7 +64,7 @@ class Recovery:
 
     def pause(self, settings: LondisteSettings, error: Exception, provider: str) -> None:
         """Wait before the next try; a signal ends it. `provider` is its connect string."""
-        if not _passes(error):
+        if not _is_transient(error):
             self.signals.wait(settings.exception_sleep)
             return
         self._backoff.cap = settings.exception_sleep
@@ -92,9 +77,9 @@ class Recovery:
             left -= step
 
 
-def _passes(error: Exception) -> bool:
+def _is_transient(error: Exception) -> bool:
     return isinstance(error, (ConnectError, EngineLost)) or (
-        isinstance(error, DatabaseError) and error.passes
+        isinstance(error, DatabaseError) and error.is_transient
     )
 
 
@@ -113,7 +98,7 @@ def _away(settings: LondisteSettings, error: Exception, provider: str) -> str:
 
 def _answers(connstr: str) -> bool:
     try:
-        connect(connstr, name="probe", autocommit=True).close()
+        Endpoint(connstr).open("probe").close()
     except VedurError:
         return False
     return True
@@ -121,7 +106,7 @@ def _answers(connstr: str) -> bool:
 
 def _store(settings: LondisteSettings, message: str) -> None:
     try:
-        with connect(settings.db, name="db", autocommit=True) as db:
+        with Endpoint.of_local(settings).open("db") as db:
             state = get_worker_state(db, settings.queue_name)
             if state is not None:
                 set_consumer_error(db, settings.queue_name, state.worker_name, message)

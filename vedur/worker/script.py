@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 
-from vedur.catalog.execute import execute_finish, execute_start, set_role
-from vedur.catalog.script_attrs import ScriptAttrs
-from vedur.catalog.script_here import script_here
+from vedur.catalog.execute import execute_finish, execute_start, read_local_names
 from vedur.change.event import Event
 from vedur.db import Database
+from vedur.db.role import set_replication_role
 from vedur.errors import StateError
 from vedur.failpoint import reach
+from vedur.script.attrs import ScriptAttrs
+from vedur.script.on_node import script_here
 
 log = logging.getLogger(__name__)
 
@@ -29,11 +30,11 @@ def run_script(db: Database, queue: str, event: Event) -> None:
     if answer.code > 200:
         return
     reach("script.started")
-    here = script_here(db, queue, script, ScriptAttrs.parse(event.ev_extra2))
+    here = script_here(db, read_local_names(db, queue), script, ScriptAttrs.parse(event.ev_extra2))
     if here.fits is None:
         raise StateError(event.named(f"{name}: SQL only partially matches local setup"))
     if here.fits:
-        set_role(db, "local")
+        set_replication_role(db, "local")
         for statement in here.statements:
             log.debug("%s", statement)
             db.execute(statement)
@@ -42,4 +43,4 @@ def run_script(db: Database, queue: str, event: Event) -> None:
     reach("script.run")
     execute_finish(db, queue, name)
     reach("script.finished")
-    set_role(db, "replica")
+    set_replication_role(db, "replica")

@@ -10,10 +10,12 @@ cast to text gives another one for some types (`true`, `ab`, `10.0.0.1/32`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vedur.names import quote_ident
+from vedur.tables.columns import Columns
+from vedur.tables.match import Column, ColumnMatch, ColumnPair
 
 _LENGTH = re.compile(r"\([^)]*\)")
 _INTEGERS = frozenset(("smallint", "integer", "bigint"))
@@ -54,21 +56,8 @@ _CAST_WRITES = _INTEGERS | frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnInfo:
-    """A column as the catalog describes it; `type` is the base type of a domain."""
-
-    name: str
-    type: str
-    generated: bool = False
-    builtin: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class MatchedColumn:
-    """One column on both sides."""
-
-    source: ColumnInfo
-    target: ColumnInfo
+class MatchedColumn(ColumnPair):
+    """One column on both sides, and how its two values are compared."""
 
     @property
     def integers(self) -> bool:
@@ -139,7 +128,7 @@ def rounds(source: str, target: str) -> bool:
     return left in _MOMENTS and right == "date"
 
 
-def _written(column: ColumnInfo, plain: str) -> str:
+def _written(column: Column, plain: str) -> str:
     """What the output function of its type writes, null for null.
 
     num_nulls, because "is null" is also true for a composite of nulls.
@@ -164,26 +153,15 @@ def same_text(source: str, target: str) -> bool:
     return any(left in family and right in family for family in _FAMILIES)
 
 
-def match_columns(
-    source: Sequence[ColumnInfo],
-    target: Sequence[ColumnInfo],
-    unique_keys: Sequence[Sequence[str]],
-    renamed: Mapping[str, str] | None = None,
+def columns_to_compare(
+    match: ColumnMatch, unique_keys: Sequence[Sequence[str]], chosen: Columns | None = None
 ) -> Matched:
-    """Match columns by name; `unique_keys` are those of the provider, the best one first."""
-    by_name = {c.name: c for c in target}
-    chosen = {c.name: c.name for c in source} if renamed is None else renamed
-    columns = tuple(
-        MatchedColumn(c, by_name[chosen[c.name]])
-        for c in source
-        if c.name in chosen and chosen[c.name] in by_name
-    )
+    """Choose the key and say what is left out; `unique_keys` are the provider's, the best first.
+
+    With a column list there may be more columns here: they are nobody's concern.
+    """
+    columns = tuple(MatchedColumn(pair.source, pair.target) for pair in match.pairs)
     here = {c.source.name for c in columns}
-    there = {c.target.name for c in columns}
     key = next((tuple(k) for k in unique_keys if k and set(k) <= here), ())
-    return Matched(
-        columns,
-        key,
-        tuple(c.name for c in source if c.name in chosen and c.name not in here),
-        tuple(c.name for c in target if c.name not in there and renamed is None),
-    )
+    only_target = tuple(c.name for c in match.only_target) if chosen is None else ()
+    return Matched(columns, key, match.only_source, only_target)

@@ -1,14 +1,14 @@
-"""What a comparison asks of Spark, as one thing: in a session of one's own here, and in that of a
-running worker in `lend.py`."""
+"""What a comparison asks of Spark, as one thing: in a session of this process here, in the
+shared session of a running worker in `shared_session.py`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from vedur.pipeline.compare.differing_rows import Differences, describe, differing_keys
 from vedur.pipeline.compare.engine import bucket_sums, checksum, custom_checksum
 from vedur.pipeline.compare.model import Buckets, Pair, Sums
-from vedur.pipeline.compare.narrow import Differences, describe, differing_keys
 from vedur.pipeline.compare.plan import Use
 
 if TYPE_CHECKING:
@@ -52,16 +52,13 @@ class SparkComparer:
         return checksum(self.spark, pair, limit=self.limit, count_only=count_only, use=self.use)
 
     def buckets(self, pair: Pair) -> Buckets:
-        """..."""
         rows = estimated_rows(pair)
         return bucket_sums(self.spark, pair, rows=rows, limit=self.limit, use=self.use)
 
     def custom(self, pair: Pair, source_sql: str, target_sql: str) -> tuple[dict[str, Any], ...]:
-        """..."""
         return custom_checksum(self.spark, pair, source_sql, target_sql)
 
     def rows(self, pair: Pair, buckets: Buckets, shown: int) -> Differences:
-        """..."""
         keys = differing_keys(self.spark, pair, buckets, limit=self.limit)
         return describe(self.spark, pair, keys, shown=shown)
 

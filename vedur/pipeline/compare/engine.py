@@ -18,7 +18,7 @@ from vedur.pipeline.compare.jobs import (
 )
 from vedur.pipeline.compare.model import Buckets, Pair, Sums
 from vedur.pipeline.compare.plan import Use, deal, slices
-from vedur.pipeline.session import parallelism
+from vedur.pipeline.spark.tasks import parallelism
 from vedur.sql import query
 
 if TYPE_CHECKING:

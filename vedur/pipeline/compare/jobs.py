@@ -3,23 +3,21 @@ moment."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from decimal import Decimal
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vedur.db import Database, connect
-from vedur.errors import VedurError, error_from_json, error_to_json
+from vedur.errors import VedurError, error_from_json
 from vedur.pipeline.compare.model import Pair, Piece, Side
 from vedur.pipeline.compare.plan import slices
 from vedur.pipeline.compare.progress import Count, progress
-from vedur.pipeline.taskd import settle
+from vedur.pipeline.spark.tasks import run_tasks, stream_tasks
 from vedur.sql import query
 
 if TYPE_CHECKING:
@@ -192,7 +190,7 @@ def collect(
     if lanes:
         return _in_lanes(spark, work, do, what, lanes)
     with job(spark, what):
-        return _answers(spark, work, do)
+        return run_tasks(spark, do, work)
 
 
 def _in_lanes(
@@ -202,7 +200,7 @@ def _in_lanes(
     from pyspark import inheritable_thread_target
 
     waiting = deque(enumerate(work))
-    said: dict[int, Any] = {}
+    answers: dict[int, Any] = {}
 
     def lane() -> None:
         try:
@@ -211,69 +209,27 @@ def _in_lanes(
                     number, item = waiting.popleft()
                 except IndexError:
                     return
-                (said[number],) = _answers(spark, [item], do)
+                (answers[number],) = run_tasks(spark, do, [item])
         except BaseException:
             waiting.clear()  # the other lanes end, too
             raise
 
     # Java forgets jobs that have ended: how far it is can only be counted here.
-    with job(spark, what, lambda: (len(said), len(work))):
+    with job(spark, what, lambda: (len(answers), len(work))):
         with ThreadPoolExecutor(lanes) as pool:
             # threads of their own, in the same job group and pool of Spark's
             running = [pool.submit(inheritable_thread_target(spark)(lane)) for _ in range(lanes)]
         for future in running:
             future.result()
-    return [said[number] for number in range(len(work))]
-
-
-def _answers(spark: SparkSession, work: Sequence[T], do: Callable[[T], Any]) -> list[Any]:
-    items = list(work)
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        settle()
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                answer = _attempt(do, items[number], number)
-                yield pa.RecordBatch.from_pydict({"answer": [answer]})
-
-    frame = spark.range(0, len(items), 1, len(items)).mapInArrow(run, "answer string")
-    answers = [json.loads(row.answer) for row in frame.collect()]
-    for said in answers:
-        if "error" in said:
-            raise error_from_json(said)
-    return [said["value"] for said in sorted(answers, key=lambda a: int(a["number"]))]
-
-
-def _attempt(do: Callable[[T], Any], item: T, number: int) -> str:
-    try:
-        answer = {"number": number, "value": do(item)}
-    except VedurError as error:
-        answer = {"number": number, **error_to_json(error)}
-    return json.dumps(answer, default=plain)
-
-
-def plain(value: object) -> object:
-    """For what JSON has no form of: whole numbers stay numbers, the rest is text."""
-    if isinstance(value, Decimal) and value == value.to_integral_value():
-        return int(value)
-    return str(value)
+    return [answers[number] for number in range(len(work))]
 
 
 def stream(spark: SparkSession, work: Sequence[Work], names: Sequence[str]) -> DataFrame:
     """Rows of all statements as a DataFrame; column `side` comes first, then the query's: `key`
     is text, all others are numbers."""
-    items = list(work)
     kinds = ["side int", *(f"{n} string" if n == "key" else f"{n} bigint" for n in names)]
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle()
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from _read(items[number], list(names))
-
-    return spark.range(0, len(items), 1, max(1, len(items))).mapInArrow(run, ", ".join(kinds))
+    columns = list(names)
+    return stream_tasks(spark, lambda item: _read(item, columns), work, ", ".join(kinds))
 
 
 def _read(work: Work, names: list[str]) -> Iterator[pa.RecordBatch]:

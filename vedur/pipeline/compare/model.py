@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vedur.names import quote_ident
 from vedur.sql import query
@@ -121,6 +121,14 @@ class Pair:
     chosen: bool = False  # by a column list: there may be more columns on both sides
     #: Columns whose values the target may round: what to call it, and when that is so (alias t).
     rounding: tuple[tuple[str, str], ...] = ()
+
+    def at(self, source: str, target: str, mark: str) -> Pair:
+        """Return the pair as two snapshots see it; `mark` is their sessions' application_name."""
+        return replace(
+            self,
+            source=replace(self.source, snapshot=source, mark=mark),
+            target=replace(self.target, snapshot=target, mark=mark),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import pairwise
 
-from vedur.change.columns import Columns, source_names
-from vedur.change.condition import written
 from vedur.db import Database
 from vedur.errors import StateError
-from vedur.names import QualifiedName, parse_name
-from vedur.pipeline.compare.columns import ColumnInfo, Matched, match_columns
+from vedur.names import QualifiedName
+from vedur.pipeline.compare.columns import Matched, columns_to_compare
 from vedur.pipeline.compare.model import Pair, Piece, Side
 from vedur.sql import query
+from vedur.tables.condition import written
+from vedur.tables.mapping import TableMap
+from vedur.tables.match import match_columns, read_columns
+from vedur.tables.pages import PageRange, cut_pages
 
 #: Pages in one slice: 16 MB. About 0.3 s of hashing: many enough slices to keep two sides busy.
 SLICE_PAGES = 2048
@@ -57,12 +58,6 @@ def deal(slots: int, cuts: int, limit: int, use: Use) -> Deal:
     return Deal(tasks, connections, lanes)
 
 
-def read_columns(db: Database, table: QualifiedName) -> list[ColumnInfo]:
-    """The columns of a table, none if there is no such table."""
-    rows = db.query(query("compare", "columns"), [table.quoted])
-    return [ColumnInfo(r.name, r.type, r.generated, r.builtin) for r in rows]
-
-
 def read_keys(db: Database, table: QualifiedName) -> list[tuple[str, ...]]:
     """Column sets that are unique and never null, the primary key first."""
     rows = db.query(query("compare", "unique_keys"), [table.quoted])
@@ -72,37 +67,35 @@ def read_keys(db: Database, table: QualifiedName) -> list[tuple[str, ...]]:
 def make_pair(
     source_db: Database,
     target_db: Database,
-    name: str,
-    dest: str,
+    table: TableMap,
     *,
-    condition: str | None = None,
     shared: bool = False,
-    columns: Columns | None = None,
     where: str | None = None,
 ) -> Pair:
-    """What to compare. `condition` is the table's filter: the provider's rows that should be
-    copied; on the target it holds too when other tables share the target (`shared`). `where`
-    narrows both sides. Both are written in names of the target. `columns` is the table's column
-    list, if it has one."""
-    source_name, target_name = parse_name(name), parse_name(dest)
+    """Read both catalogs and say what to compare.
+
+    The table's condition tells which of the provider's rows should be here; on the target it holds
+    too when other tables share the target (`shared`). `where`, in names of the target, narrows both
+    sides.
+    """
     with source_db.transaction(), target_db.transaction():
         # Names of types are used in tasks, where no schema is searched but the server's own.
         for db in (source_db, target_db):
             db.execute(query("compare", "no_search_path"))
-        matched = _match(source_db, target_db, source_name, target_name, columns)
+        matched = _match(source_db, target_db, table)
     key = matched.key_columns()
-    names = source_names(columns)
+    names = table.source_columns
     source = _side(
         source_db,
-        source_name,
-        written(condition, names, "t"),
+        table.source_name,
+        written(table.condition, names, "t"),
         written(where, names, "t"),
         tuple(c.source_sql for c in matched.columns),
     )
     target = _side(
         target_db,
-        target_name,
-        written(condition, alias="t") if shared else None,
+        table.local_name,
+        written(table.condition, alias="t") if shared else None,
         written(where, alias="t"),
         tuple(c.target_sql for c in matched.columns),
     )
@@ -112,8 +105,8 @@ def make_pair(
     if matched.key and all(c.integers for c in key):
         source, target = replace(source, integer_key=True), replace(target, integer_key=True)
     return Pair(
-        name,
-        dest,
+        table.name,
+        table.dest,
         tuple(c.source.name for c in matched.columns),
         tuple(c.source.name for c in key),
         _keyed(source, tuple((c.source.name, c.source.type, c.source_sql) for c in key)),
@@ -121,7 +114,7 @@ def make_pair(
         bool(matched.key),
         tuple(c.target.name for c in matched.columns),
         matched.only_source + matched.only_target,
-        columns is not None,
+        table.columns is not None,
         tuple(
             (f"{c.source.name} ({c.source.type} there, {c.target.type} here)", c.lost_sql)
             for c in matched.columns
@@ -130,19 +123,14 @@ def make_pair(
     )
 
 
-def _match(
-    source_db: Database,
-    target_db: Database,
-    source: QualifiedName,
-    target: QualifiedName,
-    columns: Columns | None,
-) -> Matched:
+def _match(source_db: Database, target_db: Database, table: TableMap) -> Matched:
+    source, target = table.source_name, table.local_name
     left, right = read_columns(source_db, source), read_columns(target_db, target)
-    for found, table, where in ((left, source, "provider"), (right, target, "target")):
-        if not found:
-            raise StateError(f'table "{table}" does not exist on the {where}: nothing to compare')
-    renamed = dict(columns) if columns is not None else None
-    matched = match_columns(left, right, read_keys(source_db, source), renamed)
+    for columns, name, where in ((left, source, "provider"), (right, target, "target")):
+        if not columns:
+            raise StateError(f'table "{name}" does not exist on the {where}: nothing to compare')
+    keys = read_keys(source_db, source)
+    matched = columns_to_compare(match_columns(left, right, table.columns), keys, table.columns)
     if not matched.columns:
         raise StateError(f'tables "{source}" and "{target}" have no column in common')
     return matched
@@ -185,13 +173,15 @@ def slices(side: Side) -> list[tuple[Piece, str]]:
     """Each piece with the conditions that cut it; every row is in exactly one slice."""
     result = []
     for piece in side.pieces:
-        count = max(1, (piece.pages or 0) // SLICE_PAGES)
-        if count == 1:
-            result.append((piece, "true"))
-            continue
-        borders = [piece.pages * i // count for i in range(count)] if piece.pages else [0]
-        for low, high in pairwise(borders):
-            text = query("compare", "page_range").format(low=low, high=high)
-            result.append((piece, text))
-        result.append((piece, query("compare", "page_tail").format(low=borders[-1])))
+        pages = piece.pages or 0
+        for part in cut_pages(pages, pages // SLICE_PAGES):
+            result.append((piece, _condition(part)))
     return result
+
+
+def _condition(pages: PageRange) -> str:
+    if pages.whole:
+        return "true"
+    if pages.end is None:
+        return query("compare", "page_tail").format(low=pages.first)
+    return query("compare", "page_range").format(low=pages.first, high=pages.end)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from vedur.clock import SYSTEM
-from vedur.pipeline.session import parallelism
+from vedur.pipeline.spark.tasks import parallelism
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

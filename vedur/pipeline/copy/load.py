@@ -8,41 +8,37 @@ is worked out anew, so that a load which begins later gets its part.
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from vedur.change.columns import Columns, source_names
-from vedur.change.condition import written
 from vedur.db import Database, Row
 from vedur.errors import (
     ConnectError,
     InternalError,
     StateError,
     VedurError,
-    error_from_json,
 )
 from vedur.names import QualifiedName
 from vedur.pipeline.copy.budget import Budget
 from vedur.pipeline.copy.plan import (
     SLICE_BYTES,
-    Column,
-    Leaf,
     Slice,
+    StoredTable,
     TableCopy,
+    columns_to_copy,
     make_slices,
-    match_columns,
 )
 from vedur.pipeline.copy.shape import read_shape, unchanged
-from vedur.pipeline.copy.task import LoadTask, LoadTogether
-from vedur.pipeline.session import parallelism
-from vedur.pipeline.taskd import settle
+from vedur.pipeline.copy.task import LoadTask, LoadTogether, load_share
+from vedur.pipeline.spark.tasks import parallelism, try_tasks
 from vedur.sql import query
+from vedur.tables.condition import written
+from vedur.tables.mapping import TableMap
+from vedur.tables.match import read_columns
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
@@ -70,23 +66,17 @@ class Relation:
 
 
 def find_relation(db: Database, name: QualifiedName, side: str) -> Relation:
-    """The table, or an error that names the side where it is missing."""
+    """Read what the catalog has of a table; raises an error that names the side that lacks it."""
     row = db.one(query("copy", "relation"), [name.schema, name.name])
     if row is None:
         raise StateError(f'table "{name}" does not exist on the {side}')
     return Relation(row.oid, row.kind, row.owned)
 
 
-def read_columns(db: Database, oid: int) -> list[Column]:
-    """The columns of a table in order."""
-    rows = db.query(query("copy", "columns"), [oid])
-    return [Column(r.name, r.type_oid, r.type_name, r.generated, r.identity, r.plain) for r in rows]
-
-
-def read_leaves(db: Database, oid: int) -> list[Leaf]:
-    """The tables that hold the rows of a table, with their sizes of now."""
+def read_leaves(db: Database, oid: int) -> list[StoredTable]:
+    """Read the tables that hold the rows of a table, with their sizes of now."""
     return [
-        Leaf(
+        StoredTable(
             QualifiedName(r.schema, r.name),
             r.heap_bytes,
             r.all_bytes,
@@ -102,41 +92,44 @@ def plan_table(
     source: Database,
     target: Database,
     queue: str,
-    table: str,
-    source_name: QualifiedName,
-    dest: QualifiedName,
-    condition: str | None = None,
+    table: TableMap,
     slice_bytes: int = SLICE_BYTES,
-    columns: Columns | None = None,
 ) -> TableCopy:
-    """Work out columns, format and slices; `source` is the transaction that holds the snapshot.
+    """Read both catalogs and work out columns, format and slices of a copy.
 
-    `condition` is written in names of the target, `columns` is the table's column list. What to do
-    about columns that only the provider has is the caller's business.
+    `source` is the transaction that holds the snapshot. What to do about columns that only the
+    provider has is the caller's business. Rows that are to stay beside those of the copy
+    (`keeps_rows`) make it one slice, so one transaction.
     """
-    there = find_relation(source, source_name, "provider")
-    here = find_relation(target, dest, "subscriber")
-    matched = match_columns(
-        table, read_columns(source, there.oid), read_columns(target, here.oid), columns
+    there = find_relation(source, table.source_name, "provider")
+    find_relation(target, table.local_name, "subscriber")
+    matched = columns_to_copy(
+        table.name,
+        read_columns(source, table.source_name),
+        read_columns(target, table.local_name),
+        table.columns,
     )
     if matched.only_target:
-        log.warning('%s: columns only on the subscriber, left to their defaults: %s', table,
+        log.warning('%s: columns only on the subscriber, left to their defaults: %s', table.name,
                     ", ".join(matched.only_target))  # fmt: skip
-    shape = read_shape(source, source_name, matched.columns)
+    shape = read_shape(source, table.source_name, matched.columns)
     leaves = read_leaves(source, there.oid)
+    one = (Slice(0, table.source_name, 0, None),)
     return TableCopy(
         queue,
-        table,
-        dest,
+        table.name,
+        table.local_name,
         matched.columns,
         matched.format,
-        written(condition, source_names(columns), "t"),
-        make_slices(leaves, slice_bytes),
+        written(table.condition, table.source_columns, "t"),
+        one if table.keeps_rows else make_slices(leaves, slice_bytes),
         sum(leaf.rows_estimated for leaf in leaves),
         sum(max(leaf.all_bytes, leaf.heap_bytes) for leaf in leaves),
+        whole_tree=table.keeps_rows and there.kind == "p",
         dest_columns=matched.dest_columns,
         only_source=matched.only_source,
-        source=source_name,
+        source=table.source_name,
+        in_one=table.keeps_rows,
         shape=shape,
     )
 
@@ -166,27 +159,9 @@ class SparkLoader:
         if self.budget is None:
             self.budget = Budget(self.max_connections)
 
-    def plan(
-        self,
-        source: Database,
-        target: Database,
-        queue: str,
-        table: str,
-        source_name: QualifiedName,
-        dest: QualifiedName,
-        condition: str | None,
-        whole: bool = False,
-        columns: Columns | None = None,
-    ) -> TableCopy:
-        """As `plan_table`; `whole` puts everything into one slice, so into one transaction."""
-        plan = plan_table(
-            source, target, queue, table, source_name, dest, condition, self.slice_bytes, columns
-        )
-        if whole:
-            tree = find_relation(source, source_name, "provider").kind == "p"
-            one = (Slice(0, source_name, 0, None),)
-            plan = replace(plan, slices=one, whole_tree=tree, in_one=True)
-        return plan
+    def plan(self, source: Database, target: Database, queue: str, table: TableMap) -> TableCopy:
+        """Read what a copy of the table amounts to, as `plan_table`."""
+        return plan_table(source, target, queue, table, self.slice_bytes)
 
     def unchanged(self, source: Database, plan: TableCopy) -> bool:
         """Is the provider's table now what the snapshot saw? `source` sees the present."""
@@ -215,9 +190,9 @@ class SparkLoader:
         assert self.budget is not None
         with self.budget.load(), self.budget.take(wanted) as count:
             self._enter_pool(together_title([plan.table for plan in plans]))
-            for said in run_load(self.spark, LoadTogether(tasks), count):
-                if "error" in said:
-                    log.debug("small tables, loaded one by one: %s", said["message"])
+            for answer in try_tasks(self.spark, load_share, [LoadTogether(tasks)] * count):
+                if answer.error is not None:
+                    log.debug("small tables, loaded one by one: %s", answer.error.message)
 
     def load(
         self, source: str, target: Database, snapshot: str, visible: str, plan: TableCopy
@@ -261,16 +236,17 @@ class SparkLoader:
     def _run_job(self, task: LoadTask, left: int, budget: Budget) -> VedurError | None:
         self._enter_pool(f"copy {task.table.table}")
         if parallelism(self.spark) <= self.max_connections:
-            said = run_load(self.spark, replace(task, slices=1), left)
+            answers = try_tasks(self.spark, load_share, [replace(task, slices=1)] * left)
         else:
             with budget.take(left) as count:
-                said = run_load(self.spark, replace(task, slices=_SLICES_PER_TASK), count)
-        errors = [s for s in said if "error" in s]
+                share = replace(task, slices=_SLICES_PER_TASK)
+                answers = try_tasks(self.spark, load_share, [share] * count)
+        errors = [answer.error for answer in answers if answer.error is not None]
         if not errors:
             return None
         # of several, the one that a retry cannot cure
-        worst = max(errors, key=lambda s: s["error"] != "ConnectError")
-        return error_from_json({**worst, "values": {"table": task.table.table}})
+        worst = max(errors, key=lambda error: not isinstance(error, ConnectError))
+        return type(worst)(worst.message, table=task.table.table)
 
     def _enter_pool(self, title: str) -> None:
         try:
@@ -286,20 +262,3 @@ def together_title(tables: Sequence[str]) -> str:
     more = len(tables) - _TITLE_NAMES
     named = ", ".join(tables[:_TITLE_NAMES]) + (f" and {more} more" if more > 0 else "")
     return f"copy of {len(tables)} small tables: {named}"
-
-
-def run_load(
-    spark: SparkSession, task: LoadTask | LoadTogether, count: int
-) -> Sequence[dict[str, object]]:
-    """Run `count` tasks; what each said. Errors of tasks are rows too: Spark need not retry."""
-
-    def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        settle()
-        for batch in batches:
-            if batch.num_rows:
-                yield pa.RecordBatch.from_pydict({"summary": [task.summary()]})
-
-    frame = spark.range(0, count, 1, count).mapInArrow(load, "summary string")
-    return [json.loads(row.summary) for row in frame.collect()]

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from vedur.change.columns import Columns
 from vedur.errors import StateError
 from vedur.names import QualifiedName, quote_ident
 from vedur.sql import query
+from vedur.tables.columns import Columns
+from vedur.tables.match import Column, match_columns
+from vedur.tables.pages import cut_pages
 
 #: Bytes of a source table per slice. One slice is one task; at about 60 MB/s it keeps a Spark
 #: slot for half a second, which is as long as a replay job ever waits for one.
@@ -20,19 +22,7 @@ Format = Literal["binary", "text"]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column as the catalog describes it; `plain` allows binary transfer."""
-
-    name: str
-    type_oid: int
-    type_name: str
-    generated: bool
-    identity: str
-    plain: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class StoredTable:
     """A table that holds rows of the source: itself, or a leaf partition."""
 
     name: QualifiedName
@@ -121,8 +111,9 @@ def _listed(columns: tuple[str, ...]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnMatch:
-    """Columns of both sides put together: names on the provider, names on the target."""
+class CopyColumns:
+    """The columns that are copied, names on the provider and names here, and how; names of those
+    that one side alone has."""
 
     columns: tuple[str, ...]
     dest_columns: tuple[str, ...]
@@ -131,34 +122,31 @@ class ColumnMatch:
     only_target: tuple[str, ...]
 
 
-def match_columns(
+def columns_to_copy(
     table: str,
     source: Sequence[Column],
     target: Sequence[Column],
     chosen: Columns | None = None,
-) -> ColumnMatch:
-    """The columns to copy: those of the list, or all that both sides have.
+) -> CopyColumns:
+    """Choose the columns to copy: those of the list, or all that both sides have.
 
     Generated columns of the target make themselves.
     """
-    names = {c.name: c.name for c in source} if chosen is None else dict(chosen)
-    there = {c.name: c for c in target if not c.generated}
-    generated = {c.name for c in target if c.generated}
     if chosen is not None:
-        _require(table, names, source, target)
-    common = [c for c in source if names.get(c.name) in there]
-    if not common:
+        _require(table, dict(chosen), source, target)
+    matched = match_columns(source, target, chosen)
+    pairs = [pair for pair in matched.pairs if not pair.target.generated]
+    if not pairs:
         raise StateError(f'table "{table}": source and target have no column in common')
-    pairs = [(c, there[names[c.name]]) for c in common]
-    same = all(c.plain and d.plain and c.type_oid == d.type_oid for c, d in pairs)
-    wanted = [c.name for c in source if c.name in names]
-    known = set(names.values())
-    return ColumnMatch(
-        tuple(c.name for c in common),
-        tuple(d.name for _, d in pairs),
+    same = all(
+        p.source.plain and p.target.plain and p.source.type_oid == p.target.type_oid for p in pairs
+    )
+    return CopyColumns(
+        tuple(p.source.name for p in pairs),
+        tuple(p.target.name for p in pairs),
         "binary" if same else "text",
-        tuple(n for n in wanted if names[n] not in there and names[n] not in generated),
-        tuple(c.name for c in target if c.name not in known and not c.generated),
+        matched.only_source,
+        tuple(c.name for c in matched.only_target if not c.generated),
     )
 
 
@@ -176,19 +164,15 @@ def _require(
             )
 
 
-def make_slices(leaves: Sequence[Leaf], slice_bytes: int = SLICE_BYTES) -> tuple[Slice, ...]:
+def make_slices(leaves: Sequence[StoredTable], slice_bytes: int = SLICE_BYTES) -> tuple[Slice, ...]:
     """Cut the leaves into ranges of pages; the last range of each leaf is open-ended.
 
     Pages count with what they hold outside (TOAST), so that slices of wide rows are not huge.
     """
     result: list[Slice] = []
     for leaf in leaves:
-        pages = leaf.heap_bytes // leaf.block_size
         weight = max(leaf.all_bytes, leaf.heap_bytes)
         count = max(1, round(weight / slice_bytes)) if leaf.sliceable else 1
-        step = max(1, -(-pages // count))
-        starts = list(range(0, max(pages, 1), step))
-        for start in starts:
-            end = start + step if start != starts[-1] else None
-            result.append(Slice(len(result), leaf.name, start, end))
+        for pages in cut_pages(leaf.heap_bytes // leaf.block_size, count):
+            result.append(Slice(len(result), leaf.name, pages.first, pages.end))
     return tuple(result)

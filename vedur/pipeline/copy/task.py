@@ -7,12 +7,12 @@ finds its slice done. So it does not matter how often, where, or in which order 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from vedur import db as vdb
 from vedur.db.pump import Pumped, pump
+from vedur.db.role import set_replication_role
 from vedur.errors import StateError, VedurError
 from vedur.names import QualifiedName
 from vedur.pipeline.copy.plan import Slice, TableCopy
@@ -38,13 +38,9 @@ class LoadTask:
         # connect strings must not reach a log through an error message
         return f"LoadTask({self.table.table})"
 
-    def summary(self) -> str:
-        """Run, and say what happened in one line of JSON."""
-        try:
-            done = list(self.run())
-        except VedurError as error:
-            return json.dumps({"error": type(error).__name__, "message": error.message})
-        return json.dumps({"slices": [nr for nr, _ in done], "rows": sum(p.rows for _, p in done)})
+    def load(self) -> int:
+        """Load slices, as many as wanted; return how many those were."""
+        return len(list(self.run()))
 
     def run(self) -> Iterator[tuple[int, Pumped]]:
         """Load slices until there is none, or as many as wanted."""
@@ -65,7 +61,7 @@ class LoadTask:
         self, target: vdb.Database, open_source: Callable[[], vdb.Database] | None = None
     ) -> tuple[int, Pumped] | None:
         """Load one slice and commit; None where there is none. A given source stays open."""
-        replica_role(target)
+        set_replication_role(target, "replica")
         row = target.one(query("copy", "claim_slice"), [self.table.queue, self.table.table])
         if row is None:
             target.rollback()
@@ -142,8 +138,8 @@ class LoadTogether:
     def __repr__(self) -> str:
         return f"LoadTogether({len(self.tasks)} tables)"
 
-    def summary(self) -> str:
-        """Run, and say in one line of JSON what was loaded, or the last error."""
+    def load(self) -> int:
+        """Load what can be loaded; return how many tables that were, or raise the last error."""
         first = self.tasks[0]
         loaded, failure = 0, None
         try:
@@ -162,8 +158,8 @@ class LoadTogether:
         except VedurError as error:
             failure = error
         if failure is not None:
-            return json.dumps({"error": type(failure).__name__, "message": failure.message})
-        return json.dumps({"loaded": loaded})
+            raise failure
+        return loaded
 
     @staticmethod
     def _one(task: LoadTask, target: vdb.Database, source: _Source) -> int:
@@ -197,6 +193,6 @@ class _Source:
         return self._db
 
 
-def replica_role(db: vdb.Database) -> None:
-    """No triggers, rules or foreign keys for this transaction."""
-    db.execute(query("copy", "replica_role"))
+def load_share(task: LoadTask | LoadTogether) -> int:
+    """Do the share of one Spark task: writes to the target and commits. Returns a count."""
+    return task.load()

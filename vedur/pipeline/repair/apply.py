@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from vedur.db import Database
 from vedur.names import QualifiedName, parse_name, quote_ident
 from vedur.pipeline.compare.model import Pair
-from vedur.pipeline.compare.plan import read_columns
 from vedur.pipeline.repair.stage import Stage
 from vedur.sql import query
+from vedur.tables.match import read_columns
 
 
 @dataclass(frozen=True)

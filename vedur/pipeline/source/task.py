@@ -19,14 +19,14 @@ from pyspark.sql.datasource import InputPartition
 from vedur.change import jsonrow, urlenc
 from vedur.change.copytext import fields
 from vedur.change.event import EventType, parse_type
-from vedur.change.table import Snapshot
+from vedur.change.snapshot import Snapshot
 from vedur.db import Database
-from vedur.db.copyrows import copy_rows
+from vedur.db.copy import copy_rows
 from vedur.errors import StateError
 from vedur.pipeline.source.columns import EVENT_TYPES
 from vedur.pipeline.source.convert import micros, to_arrow
 from vedur.pipeline.source.options import SourceOptions
-from vedur.pipeline.stage.links import link
+from vedur.pipeline.spark.connections import link
 from vedur.sql import query
 
 log = logging.getLogger(__name__)

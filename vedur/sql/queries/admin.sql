@@ -16,15 +16,6 @@ select pg_catalog.pg_advisory_unlock(%s)
 -- A statement that waits for a lock must not stand in the way of others for long.
 select pg_catalog.set_config('statement_timeout', %s, true)
 
--- name: last_tick
--- The newest tick of a queue.
-select t.tick_id, t.tick_time
-from pgq.tick t
-     join pgq.queue q on q.queue_id = t.tick_queue
-where q.queue_name = %s
-order by t.tick_id desc
-limit 1
-
 -- name: tick_after
 -- The first tick of a queue whose transaction began after a moment.
 select min(t.tick_id) as tick_id
@@ -45,12 +36,21 @@ select pg_catalog.clock_timestamp()
 -- Does a schema exist?
 select exists (select 1 from pg_catalog.pg_namespace where nspname = %s)
 
--- name: call_worker
--- Say the newest tick of a queue again, so that workers which wait for one look around. A payload
--- must be shorter than 8000 bytes.
-select pg_catalog.pg_notify('pgq_tick', q.queue_name || ':' || pg_catalog.max(t.tick_id))
+-- name: begin_branch
+-- The queue of a new branch has one tick, which is the provider's of that number.
+with gone as (
+    delete from pgq.tick t
+    using pgq.queue q
+    where q.queue_name = %(queue)s and t.tick_queue = q.queue_id and t.tick_id <> %(tick)s
+)
+update pgq.tick t
+set tick_time = %(time)s, tick_event_seq = %(event_seq)s
 from pgq.queue q
-     join pgq.tick t on t.tick_queue = q.queue_id
-where q.queue_name = %s
-  and pg_catalog.octet_length(q.queue_name) < 7900
-group by q.queue_name
+where q.queue_name = %(queue)s and t.tick_queue = q.queue_id and t.tick_id = %(tick)s
+
+-- name: queue_settings
+-- What pgq.set_queue_config sets and a branch has from its provider.
+select queue_ticker_max_count::text as ticker_max_count, queue_ticker_max_lag::text as ticker_max_lag,
+    queue_ticker_idle_period::text as ticker_idle_period, queue_rotation_period::text as rotation_period
+from pgq.queue
+where queue_name = %s

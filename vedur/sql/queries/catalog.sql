@@ -115,6 +115,40 @@ where a.attrelid = %s
   and not a.attisdropped
 order by a.attnum
 
+-- name: columns
+-- Columns of a table in order, to match those of another. `type` is the type as SQL writes it, of a domain its base
+-- type, and `builtin` is about that; `type_oid` and `plain` are about the declared type. `plain` says that the type is
+-- built in, has both binary functions (its elements too), does not name other objects by oid and is read back as it
+-- was written (the server cannot read the binary form of an empty tsquery).
+with recursive typed as (
+    select a.attnum, a.attname, a.attgenerated, a.atttypid as declared, a.atttypid as typid, a.atttypmod as typmod
+    from pg_catalog.pg_attribute a
+    join pg_catalog.pg_class c on c.oid = a.attrelid
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = %s and c.relname = %s and a.attnum > 0 and not a.attisdropped
+    union all
+    select b.attnum, b.attname, b.attgenerated, b.declared, t.typbasetype, t.typtypmod
+    from typed b
+    join pg_catalog.pg_type t on t.oid = b.typid
+    where t.typtype = 'd'
+)
+select b.attname::text as name,
+    pg_catalog.format_type(b.typid, b.typmod) as type,
+    b.attgenerated <> '' as generated,
+    t.typnamespace = 'pg_catalog'::pg_catalog.regnamespace as builtin,
+    b.declared::bigint as type_oid,
+    d.oid < 10000 and d.typtype in ('b', 'r', 'm')
+        and d.typsend <> 0 and d.typreceive <> 0
+        and (d.typelem = 0 or (e.typsend <> 0 and e.typreceive <> 0))
+        and d.typname !~ '^_?(reg|tsquery$)'
+        as plain
+from typed b
+join pg_catalog.pg_type t on t.oid = b.typid
+join pg_catalog.pg_type d on d.oid = b.declared
+left join pg_catalog.pg_type e on e.oid = d.typelem
+where t.typtype <> 'd'
+order by b.attnum
+
 -- name: table_constraints
 -- Constraints except NOT NULL, which the columns tell (PostgreSQL 18 lists them here too).
 select c.conname as name,
@@ -127,40 +161,13 @@ where c.conrelid = %s
   and c.conparentid = 0
 order by pg_catalog.array_position(array['p', 'u', 'x', 'c', 'f'], c.contype::text), c.conname
 
--- name: table_key
--- Columns of the key by which changes find their rows, in its order: the primary key; without one the index of
--- the replica identity, else the smallest unique index, if it is valid, total, immediate and over NOT NULL
--- columns. londiste.table_key chooses in the same way.
-select k.name, i.index_name
-from (
-         select i.indisprimary as is_primary,
-                x.relname::text as index_name,
-                array(select a.attname::text
-                      from pg_catalog.unnest(i.indkey::int2[]) with ordinality k(attnum, nr)
-                           join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
-                      where k.nr <= i.indnkeyatts
-                      order by k.nr) as key
-         from pg_catalog.pg_index i
-              join pg_catalog.pg_class x on x.oid = i.indexrelid
-         where i.indrelid = %s
-           and i.indisunique
-           and (i.indisprimary
-                or i.indisvalid and i.indimmediate and i.indpred is null and i.indexprs is null
-                   and not exists (
-                       select 1
-                       from pg_catalog.unnest(i.indkey::int2[]) with ordinality k(attnum, nr)
-                            join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
-                       where k.nr <= i.indnkeyatts
-                         and (k.attnum < 1 or not a.attnotnull or a.attgenerated <> '' or a.attname ~ '^\s|,|\s$')))
-         order by i.indisprimary desc, i.indisreplident desc, i.indnkeyatts, x.relname
-         limit 1
-     ) i
-     cross join lateral pg_catalog.unnest(i.key) with ordinality k(name, nr)
-order by k.nr
-
 -- name: table_keys
--- The same for many tables: those that exist, with their keys (empty where there is none).
+-- Of the named tables that exist: the columns of the key by which changes find their rows, in its order, and the
+-- index that has them (no columns where there is none). The primary key; without one the index of the replica
+-- identity, else the smallest unique index, if it is valid, total, immediate and over NOT NULL columns.
+-- londiste.table_key chooses in the same way, by the same text; a provider may not have it.
 select n.nspname || '.' || c.relname as name,
+       i.index_name,
        coalesce(i.is_primary, false) as is_primary,
        coalesce(i.key, '{}') as key
 from rows from (pg_catalog.unnest(%s::text[]), pg_catalog.unnest(%s::text[])) as w (schema, name)
@@ -295,10 +302,6 @@ on conflict do nothing
 -- Does this database have generated capture?
 select pg_catalog.to_regprocedure('vedur.refresh_stale_captures()') is not null
 
--- name: set_role_plain
--- Who changes rows, by right of the role: where the function of the contract is not installed.
-select pg_catalog.set_config('session_replication_role', %s, true)
-
 -- name: applied_script
 select e.execute_sql
 from londiste.applied_execute e
@@ -372,14 +375,14 @@ create index on pg_temp.vedur_condition ((1)) where ({condition}
     )
 
 -- name: sharing
--- Other tables of sets, in any queue, that come together with one in a local table, or in a table and
--- its partitions. By catalogs and not by casts: a schema may be closed to this role. A root's tables
--- are where its rows come from: nothing feeds them.
+-- Tables of sets, in any queue, whose rows come together in a local table (quoted), or in it and its partitions.
+-- By catalogs and not by casts: a schema may be closed to this role. A root's tables are where its rows come from:
+-- nothing feeds them.
 with here as (
     select c.oid
-    from pg_catalog.pg_class c
-    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-    where n.nspname = %(schema)s and c.relname = %(name)s
+    from (select pg_catalog.parse_ident(%(dest)s) as part) w
+    join pg_catalog.pg_namespace n on n.nspname = w.part[1]::name
+    join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = w.part[2]::name
 ), tree as (
     select h.oid from here h
     union
@@ -387,14 +390,14 @@ with here as (
     union
     select p.relid from here h, pg_catalog.pg_partition_ancestors(h.oid) p
 )
-select i.table_name
+select i.queue_name, i.table_name
 from tree t
 join pg_catalog.pg_class c on c.oid = t.oid
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 join londiste.table_info i
     on coalesce(i.dest_table, i.table_name) = n.nspname || '.' || c.relname
 join pgq_node.node_info o on o.queue_name = i.queue_name and o.node_type <> 'root'
-where i.local and (i.queue_name, i.table_name) <> (%(queue)s, %(table)s)
+where i.local
 order by i.table_name
 
 -- name: partitions

@@ -31,27 +31,6 @@ set timezone = 'UTC';
 set lc_monetary = 'C';
 set xmlbinary = 'base64'
 
--- name: columns
--- Columns of a table; domains are taken down to their base types.
-with recursive typed as (
-    select a.attnum, a.attname, a.attgenerated, a.atttypid as typid, a.atttypmod as typmod
-    from pg_catalog.pg_attribute a
-    where a.attrelid = pg_catalog.to_regclass(%s) and a.attnum > 0 and not a.attisdropped
-    union all
-    select b.attnum, b.attname, b.attgenerated, t.typbasetype, t.typtypmod
-    from typed b
-    join pg_catalog.pg_type t on t.oid = b.typid
-    where t.typtype = 'd'
-)
-select b.attname::text as name,
-    pg_catalog.format_type(b.typid, b.typmod) as type,
-    b.attgenerated <> '' as generated,
-    t.typnamespace = 'pg_catalog'::pg_catalog.regnamespace as builtin
-from typed b
-join pg_catalog.pg_type t on t.oid = b.typid
-where t.typtype <> 'd'
-order by b.attnum
-
 -- name: unique_keys
 -- Column sets that name at most one row: the primary key first, then the shortest.
 select (
@@ -198,13 +177,6 @@ from {table} as t
 join rows from ({marks}) as k ({names}) on {match}
 where {condition}
 
--- name: position
--- The tick that the target has applied; data and position commit together, so a snapshot that
--- shows tick N shows the data of tick N.
-select last_tick_id
-from pgq_node.local_state
-where queue_name = %s and consumer_name = %s
-
 -- name: lock_shared
 -- Keeps rewrites and truncates of a table away, and no one else. Takes no snapshot.
 lock table {tables} in access share mode
@@ -293,10 +265,6 @@ select vedur.set_hold(%s, %s, %s, %s::interval)
 -- The worker may go on.
 select vedur.drop_hold(%s, %s, %s)
 
--- name: lock_position
--- The tick that the target has applied; nobody can move it until this transaction ends.
-select vedur.lock_position(%s, %s)
-
 -- name: lag
 -- How far a consumer is behind: time, ticks' events, and since when it was not seen.
 select extract(epoch from c.lag)::float8 as lag, extract(epoch from c.last_seen)::float8 as last_seen,
@@ -317,13 +285,6 @@ select pgq.force_tick(%s)
 -- name: ticker
 -- A tick now, if one is due.
 select pgq.ticker(%s)
-
--- name: last_tick
--- The newest tick of the queue.
-select max(t.tick_id)
-from pgq.tick t
-join pgq.queue q on q.queue_id = t.tick_queue
-where q.queue_name = %s
 
 -- name: lock_writers
 -- Stops all writers of one table, as Londiste did.
@@ -449,10 +410,6 @@ group by action
 -- name: begin_export
 -- The transaction that will be read from; no snapshot is taken yet.
 begin isolation level repeatable read read only
-
--- name: wake
--- A hold is gone: a worker that listens for ticks of its provider need not sleep on.
-select pg_catalog.pg_notify('pgq_tick', %s || ':' || %s)
 
 -- name: set_timeouts
 -- Nothing may wait for ever while the ticker stands still; 0 is no limit.

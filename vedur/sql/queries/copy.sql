@@ -1,27 +1,5 @@
 -- Statements of the first copy (vedur/pipeline/copy, vedur/worker/copying, vedur/catalog/table_ddl).
 
--- name: columns
--- Columns of a table in order, with what decides the COPY format. `plain` says that the type is
--- built in, has both binary functions (its elements too), does not name other objects by oid and
--- is read back as it was written (the server cannot read the binary form of an empty tsquery).
-select a.attname as name,
-       a.atttypid::bigint as type_oid,
-       pg_catalog.format_type(a.atttypid, a.atttypmod) as type_name,
-       a.attgenerated <> '' as generated,
-       a.attidentity as identity,
-       t.oid < 10000 and t.typtype in ('b', 'r', 'm')
-           and t.typsend <> 0 and t.typreceive <> 0
-           and (t.typelem = 0 or (e.typsend <> 0 and e.typreceive <> 0))
-           and t.typname !~ '^_?(reg|tsquery$)'
-           as plain
-from pg_catalog.pg_attribute a
-join pg_catalog.pg_type t on t.oid = a.atttypid
-left join pg_catalog.pg_type e on e.oid = t.typelem
-where a.attrelid = %s::oid
-  and a.attnum > 0
-  and not a.attisdropped
-order by a.attnum
-
 -- name: relation
 -- The table behind schema and name.
 select c.oid::bigint as oid,
@@ -278,21 +256,10 @@ select exists (
     join pg_catalog.pg_namespace n on n.oid = c.relnamespace
     where n.nspname = %s and c.relname = %s and c.relkind in ('i', 'I'))
 
--- name: constraint_exists
-select exists (
-    select 1
-    from pg_catalog.pg_constraint
-    where conrelid = %s::oid and conname = %s)
-
 -- name: snapshot
 -- Both faces of the transaction's snapshot: to import it, and to judge events by it.
 select pg_catalog.pg_export_snapshot() as exported,
        pg_catalog.txid_current_snapshot()::text as visible
-
--- name: replica_role
--- No triggers, rules or foreign keys until the end of the transaction. The function of the
--- contract lets a role do that which may not set the parameter itself.
-select londiste.set_session_replication_role('replica', true)
 
 -- name: complete_snapshot
 -- The snapshot of a load of which every slice is done.
@@ -321,19 +288,35 @@ join pgq.queue q on q.queue_id = s.sub_queue
 join pgq.consumer c on c.co_id = s.sub_consumer
 where q.queue_name = %s and c.co_name = %s
 
--- name: copy_position
--- Where a copy's consumer stands on this node.
-select last_tick_id
-from pgq_node.local_state
-where queue_name = %s and consumer_name = %s
+-- name: consumer_node
+-- The node on which a consumer of this one stands, and whether the worker stands on another.
+select s.provider_node as node,
+    l.node_location as location,
+    exists (
+        select from pgq_node.node_info n
+            join pgq_node.local_state w on w.queue_name = n.queue_name and w.consumer_name = n.worker_name
+        where n.queue_name = s.queue_name and w.provider_node <> s.provider_node
+    ) as other
+from pgq_node.local_state s
+join pgq_node.node_location l on l.queue_name = s.queue_name and l.node_name = s.provider_node
+where s.queue_name = %s and s.consumer_name = %s
 
--- name: last_tick
-select t.tick_id
-from pgq.tick t
-join pgq.queue q on q.queue_id = t.tick_queue
-where q.queue_name = %s
-order by t.tick_queue desc, t.tick_id desc
-limit 1
+-- name: provider_node
+-- The node from which the worker of this one reads.
+select s.provider_node
+from pgq_node.node_info n
+join pgq_node.local_state s on s.queue_name = n.queue_name and s.consumer_name = n.worker_name
+where n.queue_name = %s
+
+-- name: copies_at
+-- Consumers of first copies that stand on a node that the worker does not read from.
+select s.consumer_name
+from pgq_node.node_info n
+join pgq_node.local_state s on s.queue_name = n.queue_name and s.consumer_name <> n.worker_name
+where n.queue_name = %s
+    and s.provider_node = %s
+    and s.consumer_name like '%%.copy.%%'
+order by s.consumer_name
 
 -- name: still_in_copy
 -- Is the table still to be loaded, from this snapshot? The lock makes `remove-table` wait for this
@@ -357,10 +340,6 @@ select snapshot from vedur.copy_progress where queue_name = %s and table_name = 
 -- The next statement that brings a foreign key back; '' when it is back.
 select londiste.restore_table_fkey(%s, %s, true)
 
--- name: call_worker
--- What a ticker says after a tick.
-select pg_catalog.pg_notify('pgq_tick', %s)
-
 -- name: take_slices
 -- Slices that nobody has begun go; the copy of the table ends without them.
 delete from vedur.copy_slice
@@ -371,20 +350,6 @@ where ctid = any (array(
       and table_name = %s
       and done_at is null
     for update skip locked))
-
--- name: worker_position
--- Where the worker of this node stands.
-select s.last_tick_id
-from pgq_node.node_info n
-join pgq_node.local_state s on s.queue_name = n.queue_name and s.consumer_name = n.worker_name
-where n.queue_name = %s
-
--- name: lock_worker_position
--- The lock under which the worker of this node moves its position (queries/worker.sql).
-select pg_catalog.pg_advisory_xact_lock(
-    pg_catalog.hashtextextended('vedur.worker ' || n.queue_name || ' ' || n.worker_name, 0))
-from pgq_node.node_info n
-where n.queue_name = %s
 
 -- name: copies_free
 -- Has no worker the first copies of this node in hand? Takes the lock and gives it back.

@@ -23,7 +23,8 @@ where n.nspname = any (pg_catalog.current_schemas(false))
 order by 1
 
 -- name: table_health
--- Of each named table: is it there, what may this role do with it, has it a key?
+-- Of each named table: is it there, what may this role do with it, has it a key? Which key replication would choose
+-- is catalog.table_keys; here a key of any kind counts, if its index is valid.
 select w.schema || '.' || w.name as name,
     c.oid is not null as present,
     coalesce(pg_catalog.has_table_privilege(c.oid, 'select'), false) as may_select,

@@ -1,4 +1,4 @@
--- Statements of change-filter (vedur/pipeline/refilter.py). Words in braces are filled in by the code
+-- Statements of change-filter (vedur/pipeline/repair/refilter.py). Words in braces are filled in by the code
 -- with quoted identifiers, conditions and numbers, never with values of rows.
 
 -- name: stage

@@ -45,7 +45,7 @@ where c.relkind = 'r'
 order by 1
 
 -- name: lock_tables
--- All at once and at once, or not at all: whoever waits while it holds something can be the reason why
+-- All together and without waiting, or not at all: a session that waits while it holds something can be the reason why
 -- somebody else's transaction is ended as a deadlock. (`only`: names are listed one by one.)
 lock table {tables} in access exclusive mode nowait
 

@@ -90,3 +90,85 @@ select pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()) as now,
     ) as tick
 from pgq.queue q
 where q.queue_name = %s
+
+-- name: lock_position
+-- The one lock of a consumer's position, until the transaction ends (vedur/node/position.py).
+select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('vedur.worker ' || %s || ' ' || %s, 0))
+
+-- name: lock_position_row
+-- The row of the position itself, for workers that do not know the lock above: its tick, as it is now.
+select vedur.lock_position(%s, %s)
+
+-- name: position
+-- The tick that a consumer of this node has applied.
+select last_tick_id
+from pgq_node.local_state
+where queue_name = %s and consumer_name = %s
+
+-- name: worker_name
+-- Who applies the events of a queue on this node.
+select worker_name
+from pgq_node.node_info
+where queue_name = %s
+
+-- name: worker_position
+-- The tick that the worker of this node has applied.
+select s.last_tick_id
+from pgq_node.node_info n
+join pgq_node.local_state s on s.queue_name = n.queue_name and s.consumer_name = n.worker_name
+where n.queue_name = %s
+
+-- name: newest_tick
+-- The newest tick of a queue. With a join the server would read all ticks to sort them.
+select t.tick_id
+from pgq.tick t
+where t.tick_queue = (select q.queue_id from pgq.queue q where q.queue_name = %s)
+order by t.tick_id desc
+limit 1
+
+-- name: wake_worker
+-- Say the newest tick of a queue again, as a ticker does. A payload must be shorter than 8000 bytes.
+select pg_catalog.pg_notify('pgq_tick', q.queue_name || ':' || (
+    select t.tick_id from pgq.tick t where t.tick_queue = q.queue_id order by t.tick_id desc limit 1))
+from pgq.queue q
+where q.queue_name = %s
+    and pg_catalog.octet_length(q.queue_name) < 7900
+    and exists (select from pgq.tick t where t.tick_queue = q.queue_id)
+
+-- name: lock_move
+-- One change of a node's provider at a time; the lock belongs to the session.
+select pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended('vedur.move ' || %s, 0))
+
+-- name: unlock_move
+-- Give it back.
+select pg_catalog.pg_advisory_unlock(pg_catalog.hashtextextended('vedur.move ' || %s, 0))
+
+-- name: consumer_paused
+-- Has an operator, or a move, paused a consumer of this node?
+select paused from pgq_node.local_state where queue_name = %s and consumer_name = %s
+
+-- name: knows_location
+-- Does this node know how to reach a member?
+select exists (select from pgq_node.node_location where queue_name = %s and node_name = %s)
+
+-- name: register_consumer_at
+-- Register a plain consumer at a tick, or move it there.
+select pgq.register_consumer_at(%s, %s, %s)
+
+-- name: unregister_consumer
+-- A plain consumer reads here no longer.
+select pgq.unregister_consumer(%s, %s)
+
+-- name: can_rename
+-- Does this database have the function that renames a node?
+select pg_catalog.to_regprocedure('vedur.rename_node(text,text,text,integer)') is not null
+
+-- name: events_between
+-- Event numbers used between two ticks of a queue; null where one of them is not there.
+select (
+    select t.tick_event_seq from pgq.tick t where t.tick_queue = q.queue_id and t.tick_id = %s
+) - (
+    select t.tick_event_seq from pgq.tick t where t.tick_queue = q.queue_id and t.tick_id = %s
+)
+from pgq.queue q
+where q.queue_name = %s

@@ -135,25 +135,8 @@ from vedur.batch_log b
 where b.queue_name = %s
     and b.finished_at > pg_catalog.clock_timestamp() - interval '1 minute'
 
--- name: replay_errors
--- What stops consumers of a queue on this node.
-select e.consumer_name,
-    e.table_name,
-    e.row_key,
-    e.ev_id,
-    e.ev_type,
-    e.tick_id,
-    e.sqlstate,
-    e.message,
-    e.attempts,
-    extract(epoch from pg_catalog.clock_timestamp() - e.first_seen)::float8 as seconds
-from vedur.replay_error e
-where e.queue_name = %s
-order by e.last_seen desc
-limit %s
-
 -- name: quarantine
--- Events that were put aside, by table.
+-- Events in quarantine, by table.
 select coalesce(q.table_name, '') as table_name,
     count(*) as events,
     count(*) filter (where q.cause = 'error') as refused,

@@ -1,4 +1,4 @@
--- Statements about poisoned events (vedur/catalog/quarantine.py, vedur/ops).
+-- Statements about stuck events, skips and the quarantine (vedur/catalog/quarantine.py, vedur/worker/quarantine, vedur/ops).
 
 -- name: available
 -- Does this database have the tables, and may this role work with them?
@@ -9,7 +9,7 @@ select pg_catalog.to_regclass('vedur.quarantine_log') is not null
 -- name: this_role
 select pg_catalog.quote_ident(current_user)
 
--- name: note_error
+-- name: record_stuck_event
 -- What stops a consumer. The same event again: one attempt more. In a transaction of its own.
 insert into vedur.replay_error as e (
     queue_name, consumer_name, prev_tick, tick_id, ev_id, ev_txid, ev_type, table_name, dest_table,
@@ -35,20 +35,21 @@ set prev_tick = excluded.prev_tick,
     first_seen = case when e.ev_id is not distinct from excluded.ev_id and e.prev_tick = excluded.prev_tick
         then e.first_seen else excluded.first_seen end
 
--- name: clear_error
+-- name: clear_stuck_event
 -- The batch went through.
 delete from vedur.replay_error where queue_name = %s and consumer_name = %s
 
--- name: errors
+-- name: stuck_events
 -- What stops consumers of a queue.
 select consumer_name, prev_tick, tick_id, ev_id, ev_txid, ev_type, table_name, dest_table, row_key,
-    sqlstate, message, detail, attempts, first_seen, last_seen
+    sqlstate, message, detail, attempts, first_seen, last_seen,
+    extract(epoch from pg_catalog.clock_timestamp() - first_seen)::float8 as seconds
 from vedur.replay_error
 where queue_name = %s
 order by consumer_name
 
 -- name: open_skips
--- What an operator has told a consumer to leave out and is not done.
+-- What an operator has told a consumer to skip and is not done.
 select id, ev_id, ev_txid, table_name, tick_id, reason, asked_by, asked_at
 from vedur.skip_request
 where queue_name = %s and consumer_name = %s and done_at is null
@@ -105,7 +106,7 @@ join vedur.quarantine q on q.queue_name = %(queue)s and q.table_name = k.table_n
 where not k.whole and q.holds = 'row'
 
 -- name: put
--- Events aside, as they came.
+-- Quarantine events, raw.
 insert into vedur.quarantine (
     queue_name, consumer_name, prev_tick, tick_id, ev_id, ev_txid, ev_type, ev_data, ev_extra1, ev_extra2,
     ev_extra3, ev_extra4, table_name, dest_table, row_key, holds, cause, sqlstate, message, reason, decided_by)
@@ -123,7 +124,7 @@ from unnest(
 order by e.nr
 
 -- name: put_staged
--- All staged events of one table aside, for a table that is held as a whole. Words in braces are names
+-- Quarantine all staged events of one table, for a table that is held as a whole. Words in braces are names
 -- and numbers of ours.
 insert into vedur.quarantine (
     queue_name, consumer_name, prev_tick, tick_id, ev_id, ev_txid, ev_type, ev_data, ev_extra1, table_name,
@@ -202,7 +203,7 @@ where queue_name = %s and table_name = %s
 
 -- name: show
 -- One event whole.
-select * from vedur.quarantine where queue_name = %s and id = %s
+select {columns} from vedur.quarantine where queue_name = %s and id = %s
 
 -- name: last_of
 -- The newest event of a table up to a tick, and how many of a choice there are. Numbers grow with ticks.

@@ -1,4 +1,4 @@
--- Statements of a rejoin (vedur/catalog/rejoin.py, vedur/ops/rejoin.py).
+-- Statements of a rejoin (vedur/catalog/rejoin.py, vedur/ops/rejoin/run.py).
 
 -- name: available
 -- Does this database know of it, and may this role write there?
@@ -6,7 +6,7 @@ select coalesce(
     pg_catalog.has_table_privilege(pg_catalog.to_regclass('vedur.rejoin'), 'delete'), false)
 
 -- name: tables
--- Tables that are yet to be made equal. One that was removed and added anew is another table.
+-- Tables that are yet to be made equal. One that was removed and added again is another table.
 select r.table_name
 from vedur.rejoin r
 join londiste.table_info t

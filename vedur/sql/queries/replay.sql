@@ -405,24 +405,6 @@ delete from {only} {dest}
 delete from {only} {dest} where ({condition}
     )
 
--- name: feeders
--- How many tables of sets come together in a local table, or in it and its partitions.
-with tree as (
-    select pg_catalog.to_regclass(%(dest)s)::oid as oid
-    union
-    select p.relid from pg_catalog.pg_partition_tree(pg_catalog.to_regclass(%(dest)s)) p
-    union
-    select p.relid from pg_catalog.pg_partition_ancestors(pg_catalog.to_regclass(%(dest)s)) p
-)
-select pg_catalog.count(*)
-from tree t
-join pg_catalog.pg_class c on c.oid = t.oid
-join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-join londiste.table_info i
-    on coalesce(i.dest_table, i.table_name) = n.nspname || '.' || c.relname
-join pgq_node.node_info o on o.queue_name = i.queue_name and o.node_type <> 'root'
-where i.local
-
 -- name: any_bytes
 -- Text comes as it is stored.
 set client_encoding = 'SQL_ASCII'

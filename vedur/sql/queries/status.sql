@@ -6,10 +6,6 @@ select i.last_tick_id,
        extract(epoch from i.ticker_lag)::float8 as ticker_lag
 from pgq.get_queue_info(%s) i
 
--- name: has_queue
--- Whether this node has a queue of its own.
-select exists (select 1 from pgq.queue where queue_name = %s)
-
 -- name: table_counts
 -- Tables: replicated here and in sync; here and not in sync; of the set and not here.
 select count(*) filter (where t.local and t.merge_state in ('ok', '?')) as ok,

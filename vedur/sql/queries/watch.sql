@@ -27,5 +27,5 @@ order by p.severity, p.table_name, p.what
 select max(c.change_id) from vedur.table_change as c where c.queue_name = %s and c.table_name = %s
 
 -- name: mend
--- A node has repaired the table: these changes are mended there.
+-- A node has repaired the table: these changes are repaired there.
 select vedur.mend_table_changes(%s, %s, %s, %s, %s)

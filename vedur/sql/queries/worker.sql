@@ -51,10 +51,6 @@ select * from pgq.next_batch_custom(%s, %s, %s::interval, %s::int4, %s::interval
 -- Close a batch.
 select pgq.finish_batch(%s)
 
--- name: lock_position
--- Two workers of one consumer must not commit the same batch: the second one waits, then sees.
-select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('vedur.worker ' || %s || ' ' || %s, 0))
-
 -- name: any_event
 -- Is there anything in a slice at all?
 select exists (select 1 from {events} where {slice})

@@ -1,6 +1,7 @@
 -- Schema vedur_work: what is made at run time, that is generated capture functions and staging tables.
 -- It is apart from schema vedur, because functions that run with their owner's rights call into vedur by
--- name: whoever could create there could put an overload in their way. Nothing calls into vedur_work by name.
+-- name: anybody who could create there could add an overload that is called instead. Nothing calls into vedur_work by
+-- name; what reads a table there with its owner's rights makes sure that the owner made it (vedur.raw_stage).
 create schema if not exists vedur_work;
 comment on schema vedur_work is 'Vedur: generated capture functions and staging tables; others may create here';
 

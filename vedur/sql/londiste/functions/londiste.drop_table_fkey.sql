@@ -4,7 +4,7 @@ language plpgsql
 strict
 as $$
 -- ----------------------------------------------------------------------
--- Put a foreign key aside: its statement is stored before it is dropped.
+-- Drop a foreign key for now: its statement is stored before it is dropped.
 --
 -- Parameters: i_from_table - table that has the key, schema.table, not quoted;
 --             i_fkey_name - constraint.

@@ -5,7 +5,7 @@ stable
 strict
 as $$
 -- ----------------------------------------------------------------------
--- List foreign keys from and to a table that are put aside.
+-- List foreign keys from and to a table that are dropped for now and stored.
 --
 -- Parameters: i_table_name - schema.table, not quoted.
 -- Returns: rows of londiste.pending_fkeys, perhaps none.

@@ -32,7 +32,7 @@ begin
         return;
     end if;
 
-    -- An insert would wait for whoever changes the row just now, the end of a first copy for one.
+    -- An insert would wait for a transaction that changes the row just now, such as the end of a first copy.
     if not exists (
         select 1
         from londiste.table_info t

@@ -17,7 +17,7 @@ as $$
 --             i_fkey_name - constraint; i_lazy - return statements instead of running them.
 -- Returns: next statement, empty when there is nothing left to do.
 -- Writes: londiste.pending_fkeys, the constraint.
--- Raises: errors of ALTER TABLE; then the key stays put aside.
+-- Raises: errors of ALTER TABLE; then the key stays stored.
 -- ----------------------------------------------------------------------
 declare
     _def text;

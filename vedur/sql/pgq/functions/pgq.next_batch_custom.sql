@@ -17,7 +17,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 -- ----------------------------------------------------------------------
--- Opens the next batch of a consumer, of a wished size. A batch that is open already is returned again, whatever is wished.
+-- Opens the next batch of a consumer, of a requested size. A batch that is open already is returned again, whatever is requested.
 --
 -- Parameters:
 --     i_queue_name    name of the queue

@@ -21,7 +21,7 @@ as $$
 -- Puts an event of any origin into the retry queue of a consumer.
 --
 -- Parameters:
---     x_queue, x_consumer         who shall get it
+--     x_queue, x_consumer         who should get it
 --     x_retry_after               not before this time
 --     x_ev_id                     id; null: the next one of the queue
 --     x_ev_time, x_ev_retry       time, and how often it was retried

@@ -13,15 +13,15 @@ language plpgsql
 stable
 as $$
 -- ----------------------------------------------------------------------
--- Finds the tick that ends a batch of a wished size. The last tick is taken if it is enough and not twice too much;
+-- Finds the tick that ends a batch of a requested size. The last tick is taken if it is enough and not twice too much;
 -- else the first one that is enough.
 --
 -- Parameters:
 --     i_queue_id          queue
 --     i_prev_tick_id, i_prev_tick_time, i_prev_tick_seq   tick where the batch begins
---     i_min_count         wished number of events (estimate), or
---     i_min_interval      wished time
--- Returns: the tick; all null if there is none yet, or nothing is wished
+--     i_min_count         requested number of events (estimate), or
+--     i_min_interval      requested time
+-- Returns: the tick; all null if there is none yet, or nothing is requested
 -- Writes: nothing
 -- Raises: nothing
 -- ----------------------------------------------------------------------

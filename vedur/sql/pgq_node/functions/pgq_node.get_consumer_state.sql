@@ -16,7 +16,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 -- ----------------------------------------------------------------------
--- Position and wishes of one consumer of this node.
+-- Position and requests of one consumer of this node.
 --
 -- Parameters: i_queue_name - cascaded queue; i_consumer_name - consumer.
 -- Returns: 100 and the row; 404 unknown queue or consumer (then only the node is filled).

@@ -33,6 +33,13 @@ begin
         return;
     end if;
 
+    -- Position before queue, as the transaction of a batch takes them.
+    perform 1
+    from pgq_node.local_state s
+    where s.queue_name = i_queue_name
+        and s.consumer_name = _node.worker_name
+    for no key update;
+
     update pgq.queue q
     set queue_disable_insert = false,
         queue_external_ticker = false

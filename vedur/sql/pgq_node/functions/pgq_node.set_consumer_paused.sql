@@ -11,10 +11,10 @@ as $$
 -- ----------------------------------------------------------------------
 -- Ask a consumer to stop or to go on; it answers by setting uptodate.
 --
--- Parameters: i_queue_name - cascaded queue; i_consumer_name - consumer; i_paused - the wish.
--- Returns: 200 wish stored; 201 it is so already; 404 unknown consumer.
+-- Parameters: i_queue_name - cascaded queue; i_consumer_name - consumer; i_paused - the requested state.
+-- Returns: 200 request stored; 201 it is so already; 404 unknown consumer.
 -- Writes: pgq_node.local_state (uptodate becomes false).
--- Raises: not-null violation without wish.
+-- Raises: not-null violation without a requested state.
 -- ----------------------------------------------------------------------
 declare
     _old boolean;

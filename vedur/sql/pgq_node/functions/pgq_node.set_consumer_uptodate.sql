@@ -9,7 +9,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 -- ----------------------------------------------------------------------
--- The consumer says that it has seen the latest wish of the operator.
+-- The consumer says that it has seen the latest request of the operator.
 --
 -- Parameters: i_queue_name - cascaded queue; i_consumer_name - consumer; i_uptodate - flag.
 -- Returns: 200 stored; 404 unknown consumer.

@@ -53,7 +53,7 @@ begin
         where q.queue_name = i_queue_name
             and t.tick_id = _watermark
     ) then
-        -- A merged batch leaves out ticks in the middle; a later watermark will fit again.
+        -- Older than this node's copy of the queue, or its event is repeated; a later watermark will fit.
         ret_code := 200;
         ret_note := 'Skipping global watermark update to ' || _watermark;
         return;

@@ -1,5 +1,5 @@
--- Functions of an earlier form (vedur.capture_shape names it) are written anew at once, so that no row has to take
--- the slow way after an upgrade. No table is locked. Those that cannot be written wait for vedur.refresh_stale_captures.
+-- Functions of an earlier form (vedur.capture_shape names it) are written again at once, so that no row has to take
+-- the slow path after an upgrade. No table is locked. Those that cannot be written wait for vedur.refresh_stale_captures.
 -- Form 2: rows that are not the latest any more are logged as they are.
 do $$
 declare

@@ -10,9 +10,9 @@ as $$
 -- Returns: nothing.
 -- Writes: nothing.
 -- Errors: insufficient_privilege, if the table has a column _pgq_ev_*: its value would be the type or the content of
---     the event, and whoever writes the table would give orders (EXECUTE) to all nodes. Such a table needs the
+--     the event, and anybody who writes the table could run scripts (EXECUTE) on all nodes. Such a table needs the
 --     contract's trigger, which runs as the writer; vedur.create_capture makes it. The same, where keys are
---     compared and one has a user-defined type: its casts are functions of whoever owns the type.
+--     compared and one has a user-defined type: its casts are functions of the type's owner.
 --
 -- Both are looked at when a capture is made, but the owner of a table may alter it later.
 declare

@@ -36,7 +36,7 @@ begin
         return true;
     end if;
     return current_setting('transaction_isolation') = 'read committed'
-        -- whoever makes a child by inheritance need not own the table
+        -- the creator of a child by inheritance need not own the table
         and not exists (
             select
             from pg_class as c

@@ -4,7 +4,7 @@ language plpgsql
 stable
 set search_path = pg_catalog, pg_temp
 as $$
--- Refuse to read a table whose owner could run functions of his own by that (vedur.capture_may_read).
+-- Refuse to read a table whose owner could run own functions that way (vedur.capture_may_read).
 --
 -- Parameters: i_relid - a table that capture reads as its owner.
 -- Returns: nothing.

@@ -57,7 +57,7 @@ create or replace function vedur.capture_slow(
 returns void
 language sql
 as $$
--- Write the events of one change, for capture functions of earlier versions until they are written anew.
+-- Write the events of one change, for capture functions of earlier versions until they are written again.
 --
 -- Parameters: see above; nothing is known of the rows' versions.
 -- Writes: the queue.

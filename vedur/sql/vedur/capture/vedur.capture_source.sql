@@ -19,8 +19,8 @@ as $$
 -- It remembers the queue's current table for the session, but as a hint only: the INSERT itself looks
 -- at pgq.queue, and writes nothing if the hint is wrong, the queue is limited or closed, the key
 -- changes, or the row is not the latest (vedur.capture_state); then vedur.capture_slow does the work. Few PL/pgSQL
--- statements, because each one is set up anew in every transaction.
--- A key that is checked later than the row is written takes the slow way always.
+-- statements, because each one is set up again in every transaction.
+-- A key that is checked later than the row is written always takes the slow path.
 declare
     _q record;
     _a record;

@@ -59,7 +59,7 @@ begin
     _magic := exists (select from vedur.capture_columns(_rel) as c where c.magic is not null);
     _plain := i_format <> 'sql' and _a.when_expr is null and _a.exprs - 'ev_extra1' = '{}'
         and coalesce(vedur.is_literal(_a.exprs ->> 'ev_extra1'), true) and cardinality(_a.ignored) = 0 and not _magic;
-    -- A literal is the same whoever reads it, under any setting; the name of a renamed table is one.
+    -- A literal is the same for every reader, under any setting; the name of a renamed table is one.
     _owned := not _magic and _a.when_expr is null and not exists (
         select from jsonb_each_text(_a.exprs) as e where not vedur.is_literal(e.value));
     _deferred := vedur.capture_key_deferred(_rel, vedur.capture_key(_rel, _a.pkey));

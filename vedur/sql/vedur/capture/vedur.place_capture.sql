@@ -4,7 +4,7 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '5s'
 as $$
--- Make the capture triggers of a table anew that fire at the wrong time for its key.
+-- Create again the capture triggers of a table that fire at the wrong time for its key.
 --
 -- Parameters: i_relid - the table.
 -- Returns: how many.

@@ -4,7 +4,7 @@ create or replace function vedur.refresh_capture(
     out ret_note text)
 language plpgsql
 as $$
--- Write the capture functions of a table anew, so that they fit its present shape, and its triggers where they fire
+-- Write the capture functions of a table again, so that they fit its present shape, and its triggers where they fire
 -- at the wrong time for its key.
 --
 -- Parameters: i_table_name - as for regclass.
@@ -12,7 +12,7 @@ as $$
 -- Writes: functions of schema vedur_work; triggers of the table.
 -- Errors: those of vedur.place_capture.
 --
--- Events are right without it: a function that no longer fits takes the slow way for each row. After a
+-- Events are right without it: a function that no longer fits takes the slow path for each row. After a
 -- restore of a dump, where tables have other oids, the function keeps its old name.
 declare
     _fn record;

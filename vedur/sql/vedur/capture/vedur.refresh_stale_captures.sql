@@ -6,7 +6,7 @@ as $$
 --
 -- Returns: how many tables were refreshed.
 -- Writes: functions of schema vedur_work; triggers, where a key became DEFERRABLE or is so no more.
--- Errors: none; a table whose capture cannot be written stays on the slow way, with a warning.
+-- Errors: none; a table whose capture cannot be written stays on the slow path, with a warning.
 --
 -- A function belongs to the table named in its name, and its text holds the shape that it was written for.
 declare

@@ -7,11 +7,11 @@ create or replace function vedur.mend_table_changes(
 returns integer
 language plpgsql
 as $$
--- A node has repaired a table: the changes that were known when it began are mended there.
+-- A node has repaired a table: the changes that were known when it began are repaired there.
 --
 -- Parameters: i_queue_name; i_table_name - name in the set; i_node_name - the repaired node; i_provider - the node
 --     that it was compared with; i_last_change - the newest change that was known before the repair.
--- Returns: how many changes are mended on every node now, and gone.
+-- Returns: how many changes are repaired on every node now, and removed.
 -- Writes: vedur.table_change.
 -- Errors: none of its own.
 declare
@@ -23,7 +23,7 @@ begin
         and c.table_name = i_table_name
         and c.severity = 'fail'
         and c.change_id <= i_last_change
-        -- equal to a node that is wrong itself is not mended
+        -- equal to a node that is wrong itself is not repaired
         and i_provider <> all (c.pending);
     delete from vedur.table_change as c
     where c.queue_name = i_queue_name

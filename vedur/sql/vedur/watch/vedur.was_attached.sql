@@ -10,7 +10,7 @@ as $$
 -- Writes: nothing.
 --
 -- CREATE TABLE writes the catalog rows of all columns in one command, those of the system columns too. ATTACH
--- writes the rows of a table's own columns anew, so that none of them is as old as those of the system columns.
+-- writes the rows of a table's own columns again, so that none of them is as old as those of the system columns.
     select not exists (
         select
         from pg_catalog.pg_attribute as s

@@ -63,7 +63,7 @@ begin
         continue when _state is not null and _state = _t.state and _t.relid is not distinct from _t.named;
         _relid := _t.relid;
         if _state is null then
-            -- seen for the first time, restored, or dropped and made anew
+            -- seen for the first time, restored, or dropped and created again
             continue when _t.named is null
                 or _t.relid is not null and not vedur.has_capture(i_queue_name, _t.named);
             _relid := _t.named;

@@ -1,0 +1,58 @@
+"""Nodes that are set back to an earlier state, as a restore from a backup sets them back.
+
+Databases are cloned (`create database ... template`) instead of dumped, which leaves the same
+behind: rows, positions, ticks and sequences of an earlier moment.
+"""
+
+from __future__ import annotations
+
+from tests.labs.leaf import Leaf
+from tests.labs.pair import QUEUE, WORKER
+from vedur import db as vdb
+from vedur.clock import SYSTEM
+from vedur.config import LondisteSettings
+from vedur.db import Database
+from vedur.db.conninfo import with_params
+from vedur.ops.session import Session
+
+
+class Backup:
+    """A database as it was, to be put back under its own name."""
+
+    def __init__(self, leaf: Leaf, db: Database) -> None:
+        self.leaf, self.db, self.name = leaf, db, str(db.value("select current_database()"))
+        self.copy = f"{self.name}_backup"
+        self._clone(self.name, self.copy)
+
+    def restore(self) -> None:
+        self._clone(self.copy, self.name, keep=False)
+
+    def _clone(self, source: str, name: str, keep: bool = True) -> None:
+        self.leaf.worker._close_connections()
+        connstr = self.db.connstr
+        self.db.close()
+        with vdb.connect(with_params(connstr, dbname="postgres"), autocommit=True) as a:
+            a.execute(f'drop database if exists "{name}" with (force)')
+            # connections of tasks are kept from one to the next
+            others = "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s"
+            while a.query(others, [source]):
+                SYSTEM.sleep(0.01)
+            a.execute(f'create database "{name}" template "{source}"')
+            if not keep:
+                a.execute(f'drop database "{source}" with (force)')
+        fresh = vdb.connect(connstr, autocommit=True)
+        self.db.raw = fresh.raw
+
+
+def position(leaf: Leaf) -> int:
+    return int(leaf.leaf.value("select last_tick_id from pgq_node.local_state"))
+
+
+def consumer(leaf: Leaf) -> int:
+    return int(
+        leaf.root.value("select last_tick from pgq.get_consumer_info(%s, %s)", [QUEUE, WORKER])
+    )
+
+
+def session(leaf: Leaf) -> Session:
+    return Session(LondisteSettings(db=leaf.leaf.connstr, queue_name=QUEUE, job_name="leaf"))

@@ -1,0 +1,64 @@
+"""A leaf whose staging tasks run in this process: Spark only carries them, tests can do without."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from tests.fixtures.pg import VERSIONS
+from tests.labs.leaf import Leaf, MakeDbOn
+from tests.labs.pair import Pair
+from vedur.errors import VedurError
+from vedur.pipeline.copy import load
+from vedur.pipeline.replay import stage as replay
+from vedur.pipeline.spark.tasks import TaskAnswer, plain
+
+
+def run_here(
+    _spark: object, do: Callable[[Any], Any], items: Sequence[Any], _kept: object = None
+) -> list[Any]:
+    """Do the work of `run_tasks` without Spark; answers are JSON all the same."""
+    return [json.loads(json.dumps(do(item), default=plain)) for item in items]
+
+
+def try_here(
+    spark: object, do: Callable[[Any], Any], items: Sequence[Any], _kept: object = None
+) -> list[TaskAnswer]:
+    """Do the work of `try_tasks` without Spark."""
+    answers = []
+    for item in items:
+        try:
+            answers.append(TaskAnswer(*run_here(spark, do, [item])))
+        except VedurError as error:
+            answers.append(TaskAnswer(error=error))
+    return answers
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replay and first copies run in the process of the test."""
+    monkeypatch.setattr(replay, "run_tasks", run_here)
+    monkeypatch.setattr(load, "try_tasks", try_here)
+    monkeypatch.setattr(load, "parallelism", lambda _spark: 1)
+
+
+@pytest.fixture
+def quick_leaf(
+    servers: Any, make_db_on: MakeDbOn, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Leaf]]:
+    """quick_leaf(kind="ours", **settings): see `make_leaf`."""
+    monkeypatch.setattr(replay, "run_tasks", run_here)
+    made: list[Leaf] = []
+
+    def make(kind: str = "ours", **settings: Any) -> Leaf:
+        versions = (15, 15) if kind == "upstream" else (min(VERSIONS), max(VERSIONS))
+        root, leaf = (make_db_on(servers.get(v), kind) for v in versions)
+        made.append(Leaf(Pair.make(root, leaf), None, **settings))
+        return made[-1]
+
+    yield make
+    for leaf in made:
+        leaf.close()

@@ -1,0 +1,52 @@
+"""Connections of all loads together."""
+
+from __future__ import annotations
+
+import threading
+
+from vedur.pipeline.copy.budget import Budget
+
+
+def test_one_load_has_all_and_two_share() -> None:
+    budget = Budget(8)
+    with budget.load():
+        with budget.take(100) as alone:
+            assert alone == 8
+        with budget.take(3) as few:
+            assert few == 3
+        with budget.load(), budget.take(100) as one, budget.take(100) as other:
+            assert (one, other) == (4, 4)
+
+
+def test_a_second_load_waits_for_the_first_and_then_gets_its_share() -> None:
+    budget = Budget(4)
+    got: list[int] = []
+
+    def second() -> None:
+        with budget.load():
+            started.set()
+            with budget.take(100) as count:
+                got.append(count)
+
+    started = threading.Event()
+    thread = threading.Thread(target=second)
+    with budget.load():
+        with budget.take(100) as first:
+            assert first == 4
+            thread.start()
+            assert started.wait(10)
+            thread.join(0.1)
+            assert got == []
+        thread.join(10)
+        assert got == [2]
+
+
+def test_a_smaller_budget_lets_nobody_in_until_enough_is_given_back() -> None:
+    budget = Budget(4)
+    with budget.load(), budget.take(3):
+        budget.total = 4
+        with budget.take(5) as rest:
+            assert rest == 1
+        budget.total = 0
+    with budget.load(), budget.take(5) as least:
+        assert least == 1

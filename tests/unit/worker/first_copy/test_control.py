@@ -1,0 +1,59 @@
+"""What decides over copies: settings that reach it later, and how long the worker waits for one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+from unittest.mock import MagicMock
+
+import pytest
+
+from vedur.catalog import TableInfo
+from vedur.worker.first_copy.context import CopySetup
+from vedur.worker.first_copy.control import Copying
+from vedur.worker.first_copy.hand_over import HandOver
+
+
+def test_new_settings_reach_everything_that_starts_later() -> None:
+    nothing = cast(Any, None)
+    old, new = (CopySetup("q", "job", f"dbname={name}") for name in ("old", "new"))
+    copying = Copying(old, nothing, nothing)
+    loader, make_applier = cast(Any, object()), cast(Any, object())
+    copying.reconfigure(new, loader, make_applier)
+    assert copying.setup is new
+    parts = (copying._settler, copying._groups, copying._hand_over, copying._ownership)
+    assert [part.setup for part in parts] == [new] * 4
+    assert copying._groups.loader is loader
+    assert copying.loader is loader
+    assert copying.make_applier is make_applier
+
+
+def test_the_worker_waits_for_a_copy_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    moves: list[str | None] = []
+
+    def change(db: Any, queue: str, seen: TableInfo, snapshot: str | None, state: str) -> TableInfo:
+        assert snapshot == "1:1:"
+        moves.append(state)
+        return replace(seen, merge_state=state)
+
+    hand_over_module = "vedur.worker.first_copy.hand_over"
+    monkeypatch.setattr(f"{hand_over_module}.change_table_state", change)
+    # the node still stands where the worker saw it
+    monkeypatch.setattr(f"{hand_over_module}.lock_worker_position", lambda db, queue: 7)
+    clock = cast(Any, MagicMock())
+    hand_over = HandOver(CopySetup("q", "job", "dbname=x"), clock, lambda _name: None)
+
+    def answer(state: str, now: float) -> bool:
+        clock.monotonic.return_value = now
+        table = TableInfo("public.t", True, state, "1:1:", None, None, None, 0, "public.t")
+        return hand_over.answer(cast(Any, MagicMock()), [table], 7)
+
+    assert answer("wanna-sync:5", 0.0)
+    assert answer("do-sync:7", 59.0)
+    assert moves == ["do-sync:7"]
+    assert not answer("do-sync:7", 60.0)
+    assert moves == ["do-sync:7", "catching-up"]
+    assert not answer("catching-up", 61.0)
+    assert answer("wanna-sync:7", 62.0)  # the same tick once more: another full wait
+    assert answer("do-sync:7", 121.0)
+    assert not answer("do-sync:7", 122.0)

@@ -1,0 +1,44 @@
+"""Which role a worker takes, by what its database says of the node."""
+
+from __future__ import annotations
+
+import pytest
+
+from vedur.errors import StateError
+from vedur.node import NodeType, WorkerState
+from vedur.worker.roles import Role, choose_role
+from vedur.worker.roles.branch import BranchRole
+from vedur.worker.roles.leaf import LeafRole
+from vedur.worker.roles.root import RootRole
+
+
+def node(node_type: NodeType, combined_queue: str | None = None) -> WorkerState:
+    return WorkerState(
+        node_type=node_type,
+        node_name="here",
+        completed_tick=1,
+        provider_node="above",
+        provider_location="dbname=above",
+        paused=False,
+        uptodate=True,
+        cur_error=None,
+        worker_name="worker",
+        global_watermark=None,
+        local_watermark=1,
+        local_queue_top=None,
+        combined_queue=combined_queue,
+        combined_type="root" if combined_queue else None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("node_type", "role"),
+    [(NodeType.ROOT, RootRole), (NodeType.BRANCH, BranchRole), (NodeType.LEAF, LeafRole)],
+)
+def test_every_type_of_node_has_a_role(node_type: NodeType, role: type[Role]) -> None:
+    assert choose_role(node(node_type)) is role
+
+
+def test_a_leaf_that_is_merged_into_a_combined_queue_is_refused() -> None:
+    with pytest.raises(StateError, match=r"merged into a combined queue.*nothing is applied"):
+        choose_role(node(NodeType.LEAF, combined_queue="all"))

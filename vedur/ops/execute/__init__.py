@@ -1,0 +1,3 @@
+"""The command `execute`, and its plan."""
+
+from __future__ import annotations

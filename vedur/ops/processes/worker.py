@@ -1,0 +1,300 @@
+"""The worker process from its start to its end.
+
+Steps: to the background if asked, before Java exists; pidfile; signals; the loop. Where the node
+applies batches (not on a root), the first round starts Spark; the first one that works tells the
+starter. A step that fails before the starter was
+told fails the start, except a server that cannot be reached: that is waited for.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from vedur.change.quarantine import Policy
+from vedur.config import LondisteSettings, load_londiste
+from vedur.config.reader import for_every_command
+from vedur.daemon import (
+    Detached,
+    PidFile,
+    Signals,
+    detach,
+    require_pidfile,
+    set_title,
+    tell_systemd,
+)
+from vedur.db.conninfo import parse
+from vedur.errors import ConfigError, VedurError
+from vedur.log import LogOptions, setup_logging, spark_log, trim_log
+from vedur.node import NodeType, WorkerState
+from vedur.node.endpoint import Endpoint
+from vedur.ops.processes.page_beside import PageBeside
+from vedur.worker.batch import BatchRunner
+from vedur.worker.branch_queue import BranchQueue
+from vedur.worker.first_copy.context import CopySetup
+from vedur.worker.first_copy.control import Copying
+from vedur.worker.loop import Worker
+from vedur.worker.system_events import Registers
+
+if TYPE_CHECKING:
+    from vedur.pipeline.compare import SessionServer
+    from vedur.pipeline.copy import Budget
+    from vedur.pipeline.replay.stage import SparkReplay
+    from vedur.pipeline.replay.staged import Staged
+    from vedur.pipeline.spark.session import SparkSession
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """The command line's share: -d, -v/-q, and --set for a later reload."""
+
+    background: bool = False
+    verbosity: int = 0
+    overrides: Mapping[str, str] = field(default_factory=dict)
+
+
+def run_worker(settings: LondisteSettings, options: WorkerOptions) -> int:
+    """Run the worker of a node until it is told to stop; the exit code."""
+    return WorkerProcess(settings, options).run()
+
+
+@dataclass
+class WorkerProcess:
+    """One run of a worker."""
+
+    settings: LondisteSettings
+    options: WorkerOptions
+    _signals: Signals = field(default_factory=Signals)
+    _detached: Detached | None = None
+    _spark: SparkSession | None = None
+    _shared: SessionServer | None = None
+    _budget: Budget | None = None
+    _worker: Worker | None = None
+    _page: PageBeside = field(default_factory=PageBeside)
+    _node: str = ""
+
+    def run(self) -> int:
+        """See `run_worker`."""
+        settings = self.settings
+        if self.options.background:
+            require_pidfile(settings.pidfile)
+            self._detached = detach()
+            self._log_as(settings)
+        try:
+            return self._serve()
+        except Exception as error:
+            if self._detached is None:
+                raise
+            message = error.message if isinstance(error, VedurError) else str(error)
+            code = error.exit_code if isinstance(error, VedurError) else 1
+            self._detached.failed(message, code)
+            return code
+
+    def _serve(self) -> int:
+        settings = self.settings
+        set_title("vedur:", "worker", f"({settings.queue_name})")
+        pidfile = PidFile(settings.pidfile) if settings.pidfile else None
+        if pidfile:
+            pidfile.acquire()
+        try:
+            self._signals.on_exit = pidfile.release if pidfile else None
+            self._signals.install()
+            self._page.follow(settings)
+            self._worker = Worker(
+                settings,
+                make_runner=self._make_runner,
+                signals=self._signals,
+                reload=self._reload,
+                spark_lost=self._spark_lost,
+                on_alive=self._alive,
+                on_node=self._name,
+            )
+            self._worker.run()
+        finally:
+            self._page.stop()
+            self._stop_spark()
+            if pidfile:
+                pidfile.release()
+        return 0
+
+    def _name(self, node: str) -> None:
+        if node != self._node:
+            self._node = node
+            set_title("vedur:", "worker", node, f"({self.settings.queue_name})")
+
+    def _alive(self) -> None:
+        if self._detached is not None:
+            self._detached.ready()
+        tell_systemd()
+
+    # -- Spark, where batches are applied: on a leaf and a branch -------------------------------
+
+    def _make_runner(self, provider: str, state: WorkerState) -> BatchRunner[Staged]:
+        """Make what applies the node's batches, and passes them on where it is a branch; starts
+        Spark. The roles of `worker/roles` call this."""
+        from vedur.pipeline.replay.stage import make_replay
+        from vedur.pipeline.spark.tasks import parallelism
+
+        spark = self._start_spark(state)
+        settings = self._worker.settings if self._worker else self.settings
+        parallel = parallelism(spark)
+        self._allow_copies(spark, parallel)
+        branch = BranchQueue(settings.queue_name) if state.node_type is NodeType.BRANCH else None
+        return BatchRunner(
+            make_replay(
+                spark,
+                settings,
+                settings.queue_name,
+                provider,
+                parallel=parallel,
+                forward=branch is not None,
+            ),
+            settings.queue_name,
+            state.worker_name,
+            settings.db,
+            max_batch_events=settings.max_batch_events,
+            parallel=parallel,
+            connections=settings.max_connections_per_node,
+            on_error=Policy(settings.on_error),
+            branch=branch,
+            registers=Registers(
+                settings.register_only_tables,
+                settings.register_skip_tables,
+                settings.register_only_seqs,
+                settings.register_skip_seqs,
+            ),
+        )
+
+    def _allow_copies(self, spark: SparkSession, parallel: int) -> None:
+        """Let first copies use the session; called again after a reload of the settings."""
+        from vedur.pipeline.copy import Budget, SparkLoader
+        from vedur.pipeline.replay.stage import make_replay
+
+        worker = self._worker
+        if worker is None:
+            return
+        settings = worker.settings
+        setup = CopySetup(
+            settings.queue_name,
+            settings.job_name,
+            settings.db,
+            parallel_copies=settings.parallel_copies,
+            retry_sleep=settings.exception_sleep,
+            lock_timeout=settings.lock_timeout,
+            max_batch_events=settings.max_batch_events,
+            connections=settings.max_connections_per_node,
+            missing_columns=settings.missing_columns,
+            on_error=Policy(settings.on_error),
+            reach_node=lambda location: Endpoint.of_node(settings, location).connstr,
+        )
+        if self._budget is None:
+            self._budget = Budget(settings.max_connections_per_node)
+        self._budget.total = settings.max_connections_per_node
+        loader = SparkLoader(spark, settings.max_connections_per_node, budget=self._budget)
+
+        def make_applier(area: str, provider: str) -> SparkReplay:
+            return make_replay(spark, settings, area, provider, parallel=parallel)
+
+        if isinstance(worker.copies, Copying):
+            worker.copies.reconfigure(setup, loader, make_applier)
+        else:
+            worker.copies = Copying(setup, loader, make_applier)
+
+    def _spark_lost(self, thorough: bool) -> bool:
+        from vedur.pipeline.spark.session import is_alive
+
+        settings = self.settings
+        trim_log(spark_log(settings.logfile), settings.log_size, settings.log_count)
+        return self._spark is not None and not is_alive(self._spark, thorough)
+
+    def _start_spark(self, state: WorkerState) -> SparkSession:
+        from vedur.pipeline.spark.session import is_alive, start_session
+
+        if self._spark is not None and not is_alive(self._spark, thorough=True):
+            log.warning("Spark has gone, starting it again")
+            self._stop_spark()
+        if self._spark is None:
+            log.debug("starting Spark")
+            self._spark = start_session(
+                f"vedur {state.node_name}",
+                self.settings.spark,
+                spark_log(self.settings.logfile),
+                most_tasks=self.settings.max_connections_per_node,
+                echo=self.options.verbosity > 0 and self._detached is None,
+            )
+            # Spark takes SIGINT for itself when it starts.
+            self._signals.install()
+            log.debug("Spark is ready")
+            self._share(self._spark)
+        return self._spark
+
+    def _share(self, spark: SparkSession) -> None:
+        """Comparisons of this node may use the session; without it they start their own."""
+        from vedur.pipeline.compare import SessionServer, socket_path
+        from vedur.pipeline.spark.tasks import is_remote
+
+        path = socket_path(self.settings.pidfile)
+        if not path or is_remote(spark):
+            return
+        try:
+            self._shared = SessionServer(
+                spark, path, lambda: self.settings.max_connections_per_node
+            )
+        except OSError as error:
+            log.warning("compare cannot use this session: %s: %s", path, error.strerror)
+
+    def _stop_spark(self) -> None:
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            shared.stop()
+        spark, self._spark = self._spark, None
+        if spark is not None:
+            from vedur.pipeline.spark.session import stop_session
+
+            stop_session(spark)
+
+    # -- settings -------------------------------------------------------------------------------
+
+    def _reload(self) -> LondisteSettings:
+        """The ini as it is now; what cannot be used raises, and all stays as it was."""
+        old = self.settings
+        fresh = load_londiste(old.config_file, dict(self.options.overrides))
+        parse(fresh.db)
+        parse(fresh.remote_extra_connstr)
+        try:
+            self._log_as(fresh)
+        except OSError as error:
+            raise ConfigError(
+                f'cannot write log file "{fresh.logfile}": {error.strerror}'
+            ) from error
+        for warning in for_every_command(fresh.warnings):
+            log.warning("%s", warning)
+        for key in ("pidfile", "queue_name", "spark"):
+            if getattr(fresh, key) != getattr(old, key):
+                shown = "[spark]" if key == "spark" else f'"{key}"'
+                log.warning("%s has changed: it takes effect when the worker is started again",
+                            shown)  # fmt: skip
+        self.settings = replace(
+            fresh, pidfile=old.pidfile, queue_name=old.queue_name, spark=old.spark
+        )
+        self._page.follow(self.settings)
+        return self.settings
+
+    def _log_as(self, settings: LondisteSettings) -> None:
+        setup_logging(
+            LogOptions(
+                logfile=settings.logfile,
+                verbosity=self.options.verbosity,
+                log_format=settings.log_format,
+                log_size=settings.log_size,
+                log_count=settings.log_count,
+                console=self._detached is None and sys.stderr is not None,
+                use_skylog=settings.use_skylog,
+                skylog_locations=settings.skylog_locations,
+            )
+        )

@@ -1,0 +1,3 @@
+"""Commands about events that a node refuses: errors, skip, quarantine."""
+
+from __future__ import annotations

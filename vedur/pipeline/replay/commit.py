@@ -1,0 +1,325 @@
+"""Merge a staged range in the caller's transaction: truncates, tables, scripts, in that order.
+
+A Spark job may run inside the open transaction. That happens for a table whose net changes cannot
+be merged (`RowByRowNeeded`: keys that occur twice, runs that interleave) or are refused by the
+server: its events are then staged once more, as they are (`restage`), and replayed one by one in
+this transaction. The job reads the provider and writes staging tables on connections of its own, so
+it does not wait for locks of this transaction; but the transaction, with the position and the rows
+that are already merged locked, stays open until the job has ended.
+
+Replay of single events also shows which one the server refuses. A `Quarantine` then decides whether
+that event stops the batch or is quarantined. Every error that leaves here because of one event
+names it (`vedur.change.quarantine.FailedEvent`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from vedur.change.event import Event
+from vedur.change.quarantine import (
+    FailedEvent,
+    Quarantine,
+    is_about_event,
+    name_failed_event,
+)
+from vedur.db import Database
+from vedur.errors import DatabaseError, RowByRowNeeded, StaleStage, StateError, VedurError
+from vedur.pipeline.replay.in_order import Ordered
+from vedur.pipeline.replay.merge import Merged, Step, TableMerge, merge_together
+from vedur.pipeline.replay.row_by_row import RowWise
+from vedur.pipeline.replay.staged import TOGETHER, Staged, StagedTable
+from vedur.pipeline.replay.staging_tables import log_name
+from vedur.pipeline.replay.truncate import truncate, truncate_together
+from vedur.sql import query
+from vedur.tables.mapping import TableMap, TableSpec
+
+log = logging.getLogger(__name__)
+
+_NO_END = (1 << 63) - 1
+
+_Known = tuple[str, TableMerge, list[Step]]
+Handler = Callable[[Event], None]
+#: Stage one table's events again, as they are.
+Restage = Callable[[Staged, str], Staged]
+#: Look at the target's tables, as a script may have left them.
+LoadSpecs = Callable[[Iterable[TableMap]], dict[str, TableSpec]]
+
+
+@dataclass
+class Result:
+    """What a batch did, for the log."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    missing: int = 0
+    missing_tables: dict[str, int] = field(default_factory=dict)
+    missing_columns: dict[str, set[str]] = field(default_factory=dict)  # left out, by table
+
+    def miss(self, table: str, count: int) -> None:
+        """Updates that found no row: counted, never invented."""
+        if count:
+            self.missing += count
+            self.missing_tables[table] = self.missing_tables.get(table, 0) + count
+
+
+@dataclass
+class Commit:
+    """One batch on its way into the tables."""
+
+    db: Database
+    staged: Staged
+    wanted: tuple[TableMap, ...]
+    handle: Handler
+    restage: Restage
+    load_specs: LoadSpecs
+    quarantine: Quarantine | None = None
+    replace: bool = False
+    alone: set[str] = field(default_factory=set)  # tables that are not merged with others
+    result: Result = field(default_factory=Result)
+
+    def run(self) -> Result:
+        """Merge into the tables, calling `handle` for events that are not about rows."""
+        staged = self.staged
+        scripts = staged.scripts
+        first = min(scripts, default=_NO_END)
+        self._require_order()
+        self._require_shapes()
+        self._require_logged(staged)
+        self._truncate([name for name, ev_id in staged.truncates.items() if ev_id < first])
+        self._merge_all(first)
+        logged = any(t.logged for t in staged.tables.values())
+        if logged:
+            self._in_order(staged, self._as_they_are(), 0, first)
+        for event in staged.barriers:
+            self._barrier(event)
+            if event.ev_type == "EXECUTE" and logged:
+                end = min((s for s in scripts if s > event.ev_id), default=_NO_END)
+                self._in_order(staged, self.load_specs(self._renamed()), event.ev_id, end)
+        return self.result
+
+    def _renamed(self) -> tuple[TableMap, ...]:
+        """The tables under the names that they have here now: a script may have renamed some."""
+        rows = self.db.query(query("replay", "dest_names"), [self.staged.queue])
+        now = {row.table_name: row.dest_table for row in rows}
+        self.wanted = tuple(replace(w, dest=now.get(w.name, w.dest)) for w in self.wanted)
+        return self.wanted
+
+    def _as_they_are(self) -> dict[str, TableSpec]:
+        """Nobody has looked at columns of events that are staged as they came: a column that
+        the target lacked when its tables were last read may be there now."""
+        logged = [w for w in self.wanted if (t := self.staged.tables.get(w.name)) and t.logged]
+        return {**self.staged.specs, **self.load_specs(logged)}
+
+    def _require_order(self) -> None:
+        """Net changes do not show the events that the quarantine must see."""
+        if self.quarantine is None:
+            return
+        net = {name for name, table in self.staged.tables.items() if table.rows}
+        for name in sorted(net | self.staged.truncates.keys()):
+            if self.quarantine.watches(name):
+                raise StaleStage(
+                    f'table "{name}" has events in quarantine since its changes were staged: '
+                    "they are staged again"
+                )
+
+    def _require_shapes(self) -> None:
+        """Staging columns have the types that the tables had when they were last read: a value
+        would be rounded or cut on its way through an old one. Nobody can alter the tables from
+        here on."""
+        specs = [self.staged.specs[n] for n, table in self.staged.tables.items() if table.rows]
+        if not specs:
+            return
+        relations = [spec.dest for spec in specs]
+        try:
+            # the locks are what counts: no row is read
+            some = query("replay", "no_row")
+            self.db.query(" union all ".join(some.format(dest=dest) for dest in relations))
+        except DatabaseError as error:
+            if error.sqlstate != "42P01":
+                raise
+            raise StaleStage(f"{error.message}: changes are staged again") from error
+        params = {"names": [spec.name for spec in specs], "relations": relations}
+        now = {row.name: row.shape for row in self.db.query(query("replay", "shapes"), params)}
+        for spec in specs:
+            if spec.shape is not None and now[spec.name] != spec.shape:
+                raise StaleStage(
+                    f'table "{spec.name}" was altered since its changes were staged: '
+                    "they are staged again"
+                )
+
+    def _require_logged(self, staged: Staged) -> None:
+        """All events that were announced are there. A crash of the server empties staging tables,
+        and so would a second worker; once they have been counted they stay."""
+        announced = sum(table.logged for table in staged.tables.values())
+        if not announced:
+            return
+        text = query("replay", "logged").format(
+            log=log_name(staged.queue, staged.slot), slices=", ".join(map(str, staged.slices))
+        )
+        found = self.db.value(text)
+        if found != announced:
+            raise StaleStage(
+                f"{found} of {announced} staged events are there; the batch must be staged again"
+            )
+
+    def _truncate(self, names: list[str]) -> None:
+        specs = self.staged.specs
+        try:
+            with self.db.transaction():
+                truncate_together(self.db, [specs[name] for name in names])
+        except (DatabaseError, StateError) as error:
+            if not is_about_event(error):
+                raise
+            failed = self._find_failed_truncate(names)
+            if failed is None:
+                raise
+            raise name_failed_event(error, failed) from error
+
+    def _find_failed_truncate(self, names: list[str]) -> FailedEvent | None:
+        """Truncate table by table to see which one the server refuses."""
+        for name in names:
+            try:
+                with self.db.transaction():
+                    truncate(self.db, self.staged.specs[name])
+            except (DatabaseError, StateError):
+                event = Event(self.staged.truncates[name], 0, "R", "", name)
+                return FailedEvent(event, name, self.staged.specs[name].dest)
+        return None
+
+    def _barrier(self, event: Event) -> None:
+        if self.quarantine is not None and self.quarantine.takes_system_event(event):
+            return
+        try:
+            self.handle(event)
+        except VedurError as error:
+            if isinstance(error, DatabaseError) and error.sqlstate is None:
+                raise
+            # the message stays the script's own
+            raise error.with_values(failed_event=FailedEvent(event)) from error
+
+    def _merge_all(self, before: int) -> None:
+        """Merge what all tables have before event `before`, the first script.
+
+        In no order that matters: in the role of a replica no foreign key looks at it.
+        """
+        known: list[_Known] = []
+        for name, table in self.staged.tables.items():
+            if not table.rows:
+                continue
+            merge = self._merge_of(name, table)
+            steps = [] if self.replace or name in self.alone else merge.known_steps()
+            if steps:
+                known.append((name, merge, steps))
+            else:
+                self._merge(name, merge, before)
+        for at in range(0, len(known), TOGETHER):
+            self._merge_together(known[at : at + TOGETHER], before)
+
+    def _merge_of(self, name: str, table: StagedTable) -> TableMerge:
+        after = self.staged.truncates.get(name, 0)
+        return TableMerge(self.db, table, self.staged.slot, table.slices, after)
+
+    def _merge_together(self, group: Sequence[_Known], before: int) -> None:
+        """Several small tables at once; if the server refuses, by halves to see which it is."""
+        try:
+            with self.db.transaction():
+                done = merge_together(self.db, [(merge, steps) for _, merge, steps in group])
+        except DatabaseError as error:
+            if not is_about_event(error):
+                names = ", ".join(name for name, _, _ in group)
+                # the first of their statements would tell nothing
+                raise error.with_values(query=f"merge of {names}") from error
+            log.debug("%s tables cannot be merged together: %s", len(group), error)
+            self._merge_apart(group, before)
+            return
+        for (name, merge, _), merged in zip(group, done, strict=True):
+            self._count(name, merge, merged)
+
+    def _merge_apart(self, group: Sequence[_Known], before: int) -> None:
+        half = len(group) // 2
+        if half:
+            self._merge_together(group[:half], before)
+            self._merge_together(group[half:], before)
+        else:
+            ((name, merge, _),) = group
+            self.alone.add(name)
+            self._merge(name, merge, before)
+
+    def _merge(self, name: str, merge: TableMerge, before: int) -> None:
+        after = merge.after
+        try:
+            if self.replace:
+                merge.clear_way()
+            done = merge.run()
+        except RowByRowNeeded:
+            self._again(name, after, before)
+            return
+        except DatabaseError as error:
+            if not is_about_event(error):
+                raise
+            self._try_in_order(name, after, before, error)
+            return
+        self._count(name, merge, done)
+
+    def _count(self, name: str, merge: TableMerge, done: Merged) -> None:
+        self.result.inserted += done.inserted
+        self.result.updated += done.updated
+        self.result.deleted += done.deleted
+        self.result.miss(name, done.missing + merge.table.noop)
+
+    def _again(self, name: str, after: int, before: int) -> None:
+        log.debug("%s: replayed row by row", name)
+        again = self.restage(self.staged, name)
+        self._require_logged(again)
+        self._in_order(again, {name: self.staged.specs[name]}, after, before)
+
+    def _try_in_order(self, name: str, after: int, before: int, error: DatabaseError) -> None:
+        """The server refused net changes: replay the table's events one by one.
+
+        If one fails it is the one to blame. If none does, then only the net changes were in each
+        other's way, and the events in their order are what counts.
+        """
+        log.debug("%s: %s", name, error)
+        try:
+            with self.db.transaction():
+                self._again(name, after, before)
+        except VedurError as better:
+            raise better from error
+
+    def _in_order(
+        self, staged: Staged, specs: dict[str, TableSpec], after: int, before: int
+    ) -> None:
+        db, quarantine, result = self.db, self.quarantine, self.result
+        rows = RowWise(db, specs, lambda spec: truncate(db, spec), replace=self.replace)
+        words = {
+            "log": log_name(staged.queue, staged.slot),
+            "slices": ", ".join(map(str, staged.slices)),
+            "after": after,
+            "before": before,
+        }
+        whole = sorted(quarantine.whole_tables) if quarantine is not None else []
+        if quarantine is not None and whole:
+            quarantine.take_staged(words["log"], words["slices"], after, before)  # type: ignore[arg-type]
+            text = query("quarantine", "staged_rest").format(**words)
+            source = db.stream(text, [whole])
+        else:
+            source = db.stream(query("replay", "log_read").format(**words))
+        Ordered(rows, quarantine).run(_known(source, specs))
+        for name, columns in rows.missing_columns.items():
+            result.missing_columns.setdefault(name, set()).update(columns)
+        result.inserted += rows.counts["I"]
+        result.updated += rows.counts["U"]
+        result.deleted += rows.counts["D"]
+        for name, count in rows.missing.items():
+            result.miss(name, count)
+
+
+def _known(rows: Iterable[tuple[object, ...]], specs: dict[str, TableSpec]) -> Iterator[Event]:
+    for row in rows:
+        event = Event(*row)  # type: ignore[arg-type]
+        if event.ev_extra1 in specs:
+            yield event

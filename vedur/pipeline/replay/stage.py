@@ -1,0 +1,353 @@
+"""Replay on Spark: stage a range of ticks in parallel, merge it in the caller's transaction.
+
+`stage` runs Spark jobs and writes staging tables only; it may be called for the next range while
+the current one is being merged, and calling it twice leaves nothing but debris. `apply` runs on
+the driver's connection, inside the transaction that will also store the position.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from vedur.change.event import EventRange
+from vedur.change.quarantine import Quarantine, is_about_event
+from vedur.change.snapshot import Snapshot
+from vedur.config import LondisteSettings
+from vedur.db import Database
+from vedur.errors import DatabaseError, InternalError
+from vedur.names import parse_name
+from vedur.pipeline.replay.commit import Commit, Handler, Result
+from vedur.pipeline.replay.fast_path.columns import LEAST_RUN
+from vedur.pipeline.replay.forward import RawEvents, RawStages
+from vedur.pipeline.replay.staged import Staged, check, combined, fit_together
+from vedur.pipeline.replay.staging_tables import (
+    clear_stages,
+    drop_stages,
+    ensure_stages,
+    load_specs,
+    log_name,
+    stage_name,
+)
+from vedur.pipeline.replay.task import FLUSH_BYTES, StageTask
+from vedur.pipeline.spark.tasks import KeptPlans, run_tasks
+from vedur.tables.mapping import TableMap, TableSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+#: A batch is staged again at most this often: for scripts, for mixed formats, for new columns.
+_ATTEMPTS = 4
+#: Every merge passes over what earlier batches left in a staging table, at some 0.2 µs a row; to
+#: empty one takes the server 2.8 ms (an unlogged table gets new files, and they are synced). When
+#: so many rows were passed over, emptying would have been as cheap.
+_PASSED_ROWS = 14_000
+#: After that many batches a table that was last replayed row by row is tried as a whole again, and
+#: one that others could not be merged with is merged with them.
+_LEARN_AGAIN = 64
+
+
+@dataclass
+class SparkReplay:
+    """The applier of a worker. Connect strings are kept out of its repr."""
+
+    spark: SparkSession
+    queue: str
+    provider: str = field(repr=False)
+    target: str = field(repr=False)
+    flush_bytes: int = FLUSH_BYTES
+    least_run: int = LEAST_RUN
+    keep_links: bool = True
+    private: bool = False  # conditions of slices hold users' data
+    missing_columns: str = "warn"  # or stop: what to do about columns that the target lacks
+    replace: bool = False  # rows that an insert finds are overwritten
+    forward: bool = False  # on a branch: events are staged as they are, too
+    log_tables: set[str] = field(default_factory=set)
+    _specs: dict[int, dict[TableMap, TableSpec]] = field(default_factory=lambda: {0: {}, 1: {}})
+    _used: dict[int, set[str]] = field(default_factory=lambda: {0: set(), 1: set()})
+    _rows: Counter[str] = field(default_factory=Counter)  # left in a staging table
+    _passed: Counter[str] = field(default_factory=Counter)  # read there for nothing
+    _alone: set[str] = field(default_factory=set)  # tables that are not merged with others
+    _count: int = 0
+    _warned: dict[str, frozenset[str]] = field(default_factory=dict)
+    _plans: dict[int, KeptPlans] = field(
+        default_factory=lambda: {0: KeptPlans(), 1: KeptPlans()}, repr=False
+    )
+    _raw: RawStages = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._raw = RawStages(self.queue)
+
+    def start(self, db: Database) -> None:
+        """Remove what an earlier run left on the target; needs autocommit."""
+        drop_stages(db, self.queue)
+        self.forget()
+        if self.forward:
+            self._raw.renew(db)
+
+    def forget(self) -> None:
+        """Look at the target's tables again before the next batch."""
+        for known in self._specs.values():
+            known.clear()
+        self._raw.forget()
+
+    def specs(self, db: Database, wanted: Iterable[TableMap], slot: int) -> dict[str, TableSpec]:
+        """The tables of a batch with their staging tables in place; needs autocommit.
+
+        The other slot is left alone: its changes may be about to be merged.
+        """
+        tables = tuple(wanted)
+        known = self._specs[slot]
+        fresh = [w for w in tables if w not in known]
+        if fresh:
+            found = self._load(db, fresh)
+            here = {w: found[w.name] for w in fresh if found[w.name].stageable}
+            ensure_stages(db, self.queue, here.values(), slot)
+            known.update(here)
+            return {w.name: known.get(w) or found[w.name] for w in tables}
+        return {w.name: known[w] for w in tables}
+
+    def _load(self, db: Database, wanted: Iterable[TableMap]) -> dict[str, TableSpec]:
+        """The target's tables; one that is not there has no columns, and its events will fail."""
+        tables = tuple(wanted)
+        found = load_specs(db, self.queue, tables, lenient=True, strict=self._strict)
+        for table in tables:
+            if table.name not in found:
+                dest = parse_name(table.dest).quoted
+                snapshot = Snapshot.parse(table.snapshot) if table.snapshot else None
+                found[table.name] = TableSpec(table.name, dest, "", (), snapshot=snapshot)
+        return found
+
+    # -- stage ----------------------------------------------------------------------------------
+
+    def stage(
+        self, db: Database, events: EventRange, wanted: Iterable[TableMap], slot: int
+    ) -> Staged:
+        """Stage all events of a range; `db` is an autocommit connection to the target.
+
+        A table whose changes a task cannot write is staged as it came, without looking into the
+        events: what is wrong with them is found when they are applied one by one.
+        """
+        return self._stage(db, events, tuple(wanted), slot, None)
+
+    def _stage(
+        self,
+        db: Database,
+        events: EventRange,
+        tables: tuple[TableMap, ...],
+        slot: int,
+        raw: RawEvents | None,
+    ) -> Staged:
+        """Stage until it can be merged; raw events that are there already are not read again."""
+        self._count += 1
+        if self._count % _LEARN_AGAIN == 0:
+            self.log_tables.clear()
+            self._alone.clear()
+        # Tables that share one table here are one sequence of events.
+        homes = Counter(w.dest for w in tables)
+        log_tables = frozenset(self.log_tables) | {
+            w.name for w in tables if w.in_order or homes[w.dest] > 1
+        }
+        log_from = None
+        looked_again = False
+        for _ in range(_ATTEMPTS + len(tables)):
+            specs = self.specs(db, tables, slot)
+            log_tables |= {name for name, spec in specs.items() if not spec.stageable}
+            raw_stage = self._raw.name(db, slot) if self.forward and raw is None else None
+            try:
+                staged = self._run(events, specs, slot, log_tables, log_from, raw_stage)
+            except DatabaseError as error:
+                suspect = self._suspect(error, specs, slot, log_tables)
+                log.debug("%s: staged as it came, because: %s", suspect, error)
+                log_tables |= {suspect}
+                continue
+            raw = staged.raw = staged.raw or raw
+            again = check(staged)
+            if again is not None:
+                log.debug("staging again: %s", again.reason)
+                log_tables |= again.log_tables
+                log_from = log_from or again.log_from
+                self.log_tables |= again.log_tables
+                continue
+            if not staged.faults and (looked_again or not self._came(db, tables, staged)):
+                self._warn_missing(staged.missing_columns)
+                return staged
+            if looked_again:
+                log_tables |= {fault.table for fault in staged.faults}
+            self.forget()
+            looked_again = True
+        raise InternalError("BUG: a batch cannot be staged in a form that can be merged")
+
+    def _suspect(
+        self, error: DatabaseError, specs: dict[str, TableSpec], slot: int, known: frozenset[str]
+    ) -> str:
+        """The table whose net changes a task could not write; raises the error if there is none."""
+        text = str(error.values.get("query"))
+        for name, spec in specs.items():
+            if name not in known and stage_name(spec, slot) in text and is_about_event(error):
+                return name
+        raise error
+
+    @property
+    def _strict(self) -> bool:
+        return self.missing_columns == "stop"
+
+    def _came(self, db: Database, tables: Iterable[TableMap], staged: Staged) -> bool:
+        """Has the target got a column that this batch left out as missing?"""
+        lacking = staged.missing_columns
+        if not lacking:
+            return False
+        now = load_specs(db, self.queue, [w for w in tables if w.name in lacking], lenient=True)
+        came = [name for name, spec in now.items() if lacking[name] & spec.by_name.keys()]
+        for name in came:
+            self._warned.pop(name, None)
+        return bool(came)
+
+    def _warn_missing(self, lacking: Mapping[str, Set[str]]) -> None:
+        """Name columns that exist on the provider only, once for each change of them."""
+        for name, columns in lacking.items():
+            new = columns - self._warned.get(name, frozenset())
+            self._warned[name] = frozenset(columns)
+            for column in sorted(new):
+                log.warning(
+                    '%s: column "%s" exists on the provider only, its values are left out; add it '
+                    'here and it is followed from then on, "repair %s" brings what it missed',
+                    name,
+                    column,
+                    name,
+                )
+
+    def extend(
+        self, db: Database, staged: Staged, events: EventRange, wanted: Iterable[TableMap]
+    ) -> Staged:
+        """Stage a further range behind a staged one; both become one.
+
+        All of it is staged again where the parts cannot be merged together, but for raw events.
+        """
+        more = self.stage(db, events, wanted, staged.slot)
+        both = combined(staged, more)
+        if fit_together(staged, more) and check(both) is None:
+            return both
+        assert both.source is not None
+        return self._stage(db, both.source, tuple(wanted), staged.slot, both.raw)
+
+    def _run(
+        self,
+        events: EventRange,
+        specs: dict[str, TableSpec],
+        slot: int,
+        log_tables: frozenset[str],
+        log_from: int | None,
+        raw_stage: str | None = None,
+    ) -> Staged:
+        task = StageTask(
+            provider=self.provider,
+            target=self.target,
+            queue=self.queue,
+            events=events.events,
+            owner=events.owner,
+            slot=slot,
+            tables=specs,
+            log_tables=log_tables,
+            log_from=log_from,
+            flush_bytes=self.flush_bytes,
+            least_run=self.least_run,
+            keep_links=self.keep_links,
+            raw_stage=raw_stage,
+        )
+        kept = None if self.private else self._plans[slot]
+        staged = Staged(self.queue, slot, log_from=log_from)
+        for summary in run_tasks(self.spark, task, events.slices, kept):
+            staged.add(summary, specs)
+        if raw_stage is not None and staged.raw is not None:
+            self._fill(raw_stage, slot, staged.raw.events)
+        staged.source = events
+        staged.specs = specs
+        for name, table in staged.tables.items():
+            if table.rows:
+                self._fill(stage_name(specs[name], slot), slot, table.rows)
+            if table.logged:
+                self._fill(log_name(self.queue, slot), slot, table.logged)
+        return staged
+
+    def _fill(self, stage: str, slot: int, rows: int) -> None:
+        self._rows[stage] += rows
+        self._used[slot].add(stage)
+
+    # -- apply ----------------------------------------------------------------------------------
+
+    def apply(
+        self,
+        db: Database,
+        staged: Staged,
+        wanted: Iterable[TableMap],
+        handle: Handler,
+        quarantine: Quarantine | None = None,
+    ) -> Result:
+        """Merge into the tables, calling `handle` for events that are not about rows."""
+        commit = Commit(
+            db,
+            staged,
+            tuple(wanted),
+            handle,
+            restage=self._restage_as_log,
+            load_specs=lambda tables: self._load(db, tables),
+            quarantine=quarantine,
+            replace=self.replace,
+            alone=self._alone,
+        )
+        result = commit.run()
+        self._warn_missing(result.missing_columns)
+        if staged.scripts:
+            self.forget()
+        return result
+
+    def _restage_as_log(self, staged: Staged, name: str) -> Staged:
+        specs = {name: staged.specs[name]}
+        assert staged.source is not None
+        return self._run(staged.source, specs, staged.slot, frozenset(specs), None)
+
+    def done(self, db: Database, slot: int) -> None:
+        """The slot was merged (or given up): empty its tables when it pays; needs autocommit."""
+        used, self._used[slot] = self._used[slot], set()
+        for stage in used:
+            self._passed[stage] += self._rows[stage]
+        due = [stage for stage in used if self._passed[stage] >= _PASSED_ROWS]
+        if clear_stages(db, due):
+            for stage in due:
+                del self._rows[stage], self._passed[stage]
+
+
+def make_replay(
+    spark: SparkSession,
+    settings: LondisteSettings,
+    area: str,
+    provider: str,
+    *,
+    parallel: int = 1,
+    private: bool = False,
+    replace: bool = False,
+    forward: bool = False,
+) -> SparkReplay:
+    """Make the applier of a node's settings; the one place where the product makes any.
+
+    `area` names its staging tables: two appliers with tables of their own need two names.
+    `parallel` is how many tasks the session runs at once, `forward` is for a branch.
+    """
+    return SparkReplay(
+        spark,
+        area,
+        provider,
+        settings.db,
+        # Processes that wait for work may not hold more connections than the cap allows.
+        keep_links=parallel <= settings.max_connections_per_node,
+        private=private,
+        missing_columns=settings.missing_columns,
+        replace=replace,
+        forward=forward,
+    )

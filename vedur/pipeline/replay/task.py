@@ -1,0 +1,234 @@
+"""What one Spark task does: read a slice of events, collapse it, COPY it into staging tables.
+
+Runs in a Python worker of an executor, possibly more than once for the same slice. Each attempt
+writes under a slice number of its own in one transaction, and says the number in its result; a
+number that the driver never hears of is never merged. Connections are opened here and kept by
+the worker process for the next task.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from vedur.change.copytext import in_blocks, line, readable
+from vedur.change.event import Event
+from vedur.db import Database
+from vedur.db.copy import copy_all, copy_blocks
+from vedur.pipeline.replay.collapse import Collapser, TableBuffer
+from vedur.pipeline.replay.fast_path.columns import LEAST_RUN
+from vedur.pipeline.replay.fast_path.rows import FastReader
+from vedur.pipeline.replay.forward import forward_slice
+from vedur.pipeline.replay.staged import FEW_CHANGES, TOGETHER
+from vedur.pipeline.replay.staging_tables import log_name, stage_name
+from vedur.pipeline.spark.connections import link
+from vedur.sql import query
+from vedur.tables.mapping import TableSpec
+
+#: Bytes of gathered changes after which a task writes them out; its Python objects take about
+#: twice that.
+FLUSH_BYTES = 64 << 20
+#: Arrow works on that many at a time, where tables are few.
+_READ_BYTES = 1 << 20
+
+#: A statement and its data.
+Copy = tuple[str, Iterable[bytes]]
+
+
+@dataclass(frozen=True)
+class StageTask:
+    """Everything that the tasks of one job need. Holds connect strings: never print it."""
+
+    provider: str = field(repr=False)
+    target: str = field(repr=False)
+    queue: str
+    events: str
+    owner: int
+    slot: int
+    tables: dict[str, TableSpec]
+    log_tables: frozenset[str] = frozenset()
+    log_from: int | None = None
+    flush_bytes: int = FLUSH_BYTES
+    least_run: int = LEAST_RUN
+    keep_links: bool = True
+    raw_stage: str | None = None  # on a branch: where events go as they are
+
+    def __call__(self, condition: str) -> dict[str, Any]:
+        """Stage one slice, see `stage_slice`; tasks that are equal can share a plan of Spark's."""
+        return stage_slice(self, condition)
+
+
+@dataclass
+class TableSummary:
+    """What one attempt staged for one table."""
+
+    keys: list[str] = field(default_factory=list)
+    shapes: dict[str, list[str]] = field(default_factory=dict)
+    kinds: dict[str, int] = field(default_factory=dict)  # "kind/shape" -> rows
+    parts: list[dict[str, Any]] = field(default_factory=list)
+    chunks: int = 0
+    logged: int = 0
+    early: int = 0  # of these, events before the first script
+    events: int = 0
+    noop: int = 0
+    last: int = 0  # event of a net change
+
+
+@dataclass
+class _Attempt:
+    task: StageTask
+    target: Database
+    slice_id: int
+    collapser: Collapser
+    tables: dict[str, TableSummary] = field(default_factory=dict)
+    held: int = 0  # the most bytes that were gathered at a time
+    raw: int | None = None  # events that were written as they are
+
+    def summary(self, name: str) -> TableSummary:
+        return self.tables.setdefault(name, TableSummary())
+
+    def forward(self, source: Database, condition: str) -> None:
+        task = self.task
+        if task.raw_stage is not None:
+            where = (task.events, condition, task.raw_stage, self.slice_id)
+            self.raw = forward_slice(source, self.target, *where)
+
+    def read(self, source: Database, condition: str) -> None:
+        text = query("replay", "read_events").format(
+            system=query("replay", "is_system").split("\n", 1)[-1],
+            events=self.task.events,
+            slice=condition,
+            owner=self.task.owner,
+        )
+        task = self.task
+        reader = FastReader(self.collapser, task.flush_bytes, self.flush, task.least_run)
+        for block in _read_blocks(source, text):
+            reader.feed(block)
+        reader.end()
+
+    def flush(self) -> None:
+        self.held = max(self.held, self.collapser.size)
+        buffers, logged = self.collapser.take()
+        for group in _groups(buffers):
+            self._write_tables(group)
+        if logged:
+            self._write_log(logged)
+
+    def _write_tables(self, group: dict[str, TableBuffer]) -> None:
+        parts = {name: (secrets.randbits(62), buffer.first) for name, buffer in group.items()}
+        copies: list[Copy] = []
+        for name, buffer in group.items():
+            copies += self._copies(buffer, parts[name][0])
+        if copies:
+            copy_all(self.target, copies)
+        for name, buffer in group.items():
+            self._tell(name, buffer, *parts[name])
+
+    def _copies(self, buffer: TableBuffer, part: int) -> Iterator[Copy]:
+        """Yield one (statement, data) pair per COPY that the table needs."""
+        stage = stage_name(buffer.spec, self.task.slot)
+        for copy in buffer.copies(part):
+            if copy.columns is None:
+                text = query("replay", "stage_copy").format(stage=stage)
+            else:
+                columns = "".join(f", c{column}" for column in copy.columns)
+                text = query("replay", "stage_copy_csv").format(stage=stage, columns=columns)
+            yield text, copy.data
+
+    def _tell(self, name: str, buffer: TableBuffer, part: int, first: int) -> None:
+        """Add what was written to the summary."""
+        said = self.summary(name)
+        said.keys = list(buffer.keys)
+        said.chunks += 1
+        said.last = max(said.last, int(buffer.last))
+        said.noop += buffer.noop
+        known = {s.id: s.columns for s in (*buffer.shapes.values(), *buffer.unions.values())}
+        kinds = {f"{kind.value}/{shape}": n for (kind, shape), n in buffer.kinds.items()}
+        said.parts.append({"slice": part, "first": first, "last": int(buffer.last), "kinds": kinds})
+        for mark, count in kinds.items():
+            said.kinds[mark] = said.kinds.get(mark, 0) + count
+        said.shapes.update({str(s): list(known[s]) for _, s in buffer.kinds if s})
+
+    def _write_log(self, events: list[Event]) -> None:
+        for event in events:
+            said = self.summary(event.ev_extra1 or "")
+            said.logged += 1
+            said.early += self.task.log_from is None or event.ev_id < self.task.log_from
+        name = log_name(self.task.queue, self.task.slot)
+        rows = (
+            line(
+                [
+                    str(self.slice_id),
+                    str(e.ev_id),
+                    str(e.ev_txid),
+                    e.ev_type,
+                    e.ev_data,
+                    e.ev_extra1,
+                ]
+            )
+            for e in events
+        )
+        text = query("replay", "log_copy").format(log=name)
+        copy_all(self.target, [(text, in_blocks(rows))])
+
+    def result(self) -> dict[str, Any]:
+        c = self.collapser
+        for name, buffer in c.buffers.items():
+            if name in self.tables:
+                self.tables[name].keys = list(buffer.keys)
+        return {
+            "slice": self.slice_id,
+            "events": c.events,
+            "held": self.held,
+            "raw": self.raw,
+            "ignored": c.ignored,
+            "tables": {n: asdict(t) for n, t in self.tables.items()},
+            "barriers": [asdict(e) for e in c.barriers],
+            "truncates": c.truncates,
+            "faults": [asdict(f) for f in c.faults],
+            "missing_columns": {n: sorted(columns) for n, columns in c.missing_columns.items()},
+        }
+
+
+def _read_blocks(source: Database, text: str) -> Iterator[bytes]:
+    """Events as UTF-8. A database without an encoding has any bytes: the server would refuse to
+    send all of a slice for one of them, and not say which."""
+    if source.encoding != "SQL_ASCII":
+        yield from copy_blocks(source, text, _READ_BYTES)
+        return
+    source.execute(query("replay", "any_bytes"))
+    for block in copy_blocks(source, text, _READ_BYTES):
+        yield readable(block)
+    source.execute(query("replay", "only_utf8"))
+
+
+def _groups(buffers: dict[str, TableBuffer]) -> Iterator[dict[str, TableBuffer]]:
+    """Tables with few changes go to the server in one query, others alone."""
+    small: dict[str, TableBuffer] = {}
+    for name, buffer in buffers.items():
+        if buffer.waiting is not None or len(buffer.entries) > FEW_CHANGES:
+            yield {name: buffer}
+            continue
+        small[name] = buffer
+        if len(small) == TOGETHER:
+            yield small
+            small = {}
+    if small:
+        yield small
+
+
+def stage_slice(task: StageTask, condition: str) -> dict[str, Any]:
+    """Stage the events that meet a condition; reads the provider, writes to the target's staging
+    tables and commits. Returns a summary."""
+    with (
+        link(task.provider, "provider", task.keep_links) as source,
+        link(task.target, "db", task.keep_links) as target,
+    ):
+        collapser = Collapser(task.tables, task.log_tables, task.log_from)
+        attempt = _Attempt(task, target, secrets.randbits(62), collapser)
+        with target.transaction():
+            attempt.forward(source, condition)
+            attempt.read(source, condition)
+        return attempt.result()

@@ -1,0 +1,78 @@
+"""Calls of `vedur.publish` and its kin: how events and ticks get into the queue of a branch.
+
+The SQL refuses every node that is not a branch (docs/design/cascade.md). The worker comes here
+through `worker/branch_queue.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vedur.db import Database
+from vedur.errors import DatabaseError, StaleStage
+from vedur.sql import query
+
+#: `vedur.publish` asks for the batch to be repeated, or to be staged again.
+_REPEAT = ("40001", "VB001")
+
+
+@dataclass(frozen=True, slots=True)
+class TickRow:
+    """A tick as it goes from node to node, all in the words of the server."""
+
+    id: int
+    time: str
+    event_seq: int
+    snapshot: str
+
+
+def read_tick_rows(provider: Database, queue: str, first: int, last: int) -> list[TickRow]:
+    """Read the ticks of a range from the provider, both ends included."""
+    rows = provider.query(query("publish", "ticks"), [queue, first, last])
+    return [TickRow(r.tick_id, r.tick_time, r.tick_event_seq, r.tick_snapshot) for r in rows]
+
+
+def publish(
+    db: Database,
+    queue: str,
+    slot: int,
+    slices: Sequence[int],
+    events: int,
+    ticks: Sequence[TickRow],
+    watermark: int | None = None,
+) -> int:
+    """Write the events of some slices of a slot and all ticks of their range into the queue of a
+    branch; belongs in the transaction of the data, before the position. Returns how many events.
+
+    The first tick is the one that is published already. `watermark` replaces the global watermark
+    that events tell. Raises StaleStage where the batch must be staged again.
+    """
+    values = {
+        "queue": queue,
+        "slot": slot,
+        "slices": list(slices),
+        "events": events,
+        "ids": [t.id for t in ticks],
+        "times": [t.time for t in ticks],
+        "event_seqs": [t.event_seq for t in ticks],
+        "snapshots": [t.snapshot for t in ticks],
+        "watermark": watermark,
+    }
+    try:
+        return int(db.value(query("publish", "publish"), values))
+    except DatabaseError as error:
+        if error.sqlstate not in _REPEAT:
+            raise
+        raise StaleStage(error.message) from error
+
+
+def can_publish(db: Database) -> bool:
+    """Read whether the SQL of this database is of a version that publishes."""
+    return bool(db.value(query("publish", "can_publish")))
+
+
+def read_copies_by_snapshot(db: Database, queue: str) -> list[str]:
+    """Read the names of first copies of upstream's that read from this branch: while there are
+    any, it must publish tick by tick."""
+    return [str(row[0]) for row in db.query(query("publish", "copies_by_snapshot"), [queue])]

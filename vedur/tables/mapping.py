@@ -1,0 +1,219 @@
+"""How a table of the set lives here (`TableMap`), and what replay knows of the table here
+(`TableSpec`). Values that travel to the tasks by pickle."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vedur.change.event import EventType
+from vedur.change.quarantine import RowKey
+from vedur.change.snapshot import Snapshot
+from vedur.names import QualifiedName, parse_name
+from vedur.tables.columns import Columns, source_names
+
+#: A table can have 1,600 columns, and a staging table needs five for itself.
+MAX_STAGE_COLUMNS = 1595
+
+
+@dataclass(frozen=True, slots=True)
+class TargetColumn:
+    """A column of the target; `type` is the base type of a domain, as SQL writes it."""
+
+    name: str
+    type: str
+    type_kind: str = ""  # json, array, array:json, record, or '' for scalars
+    generated: bool = False
+    identity_always: bool = False
+    canonical: bool = False
+
+    @property
+    def text(self) -> bool:
+        """Has it a collation?"""
+        return self.type.startswith(("text", "character varying"))
+
+
+@dataclass(frozen=True, slots=True)
+class TableMap:
+    """How a table of the set lives on this node; copy, replay, compare, repair, check go by it.
+
+    Names are in the contract's form. `name` is the table's name in the set, `dest` its name here,
+    `source` its name on the provider where somebody has asked for it (None: the same as in the
+    set). `condition` selects the rows that belong here, in names of this node; `columns` is the
+    column list, None for all columns under their own names. `snapshot` is that of the first copy,
+    as long as events that it contains may still come. `keeps_rows`: a first copy leaves the rows
+    that it finds. `on_error` and `handler` are the table's own, as they are stored. `in_order`:
+    its events are needed one by one, because some of them go into quarantine.
+
+    One map leads to one local table. Tables of several queues that share a local table are several
+    maps with one `dest`; a handler that spreads rows over several tables makes several maps with
+    one `name`.
+    """
+
+    name: str
+    dest: str
+    snapshot: str | None = None
+    condition: str | None = None
+    columns: Columns | None = None
+    in_order: bool = False
+    source: str | None = None
+    handler: str | None = None
+    # No part of what was staged for a table: it stays good when these change.
+    keeps_rows: bool = field(default=False, compare=False)
+    on_error: str | None = field(default=None, compare=False)
+
+    @property
+    def local_name(self) -> QualifiedName:
+        """Its name here, in parts."""
+        return parse_name(self.dest)
+
+    @property
+    def source_name(self) -> QualifiedName:
+        """Its name on the provider, in parts."""
+        return parse_name(self.source or self.name)
+
+    @property
+    def source_columns(self) -> Mapping[str, str] | None:
+        """From column names here to those of the provider; None where they are the same."""
+        return source_names(self.columns)
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """What replay knows of a table of the target: columns, keys and staging table, read from its
+    catalog. No `TableMap`, which is what the set wants of the table, whatever it looks like here;
+    this is made from one and from the table that is there, and lives as long as that keeps its
+    shape.
+
+    `unique_keys` are the column sets of valid, total unique indexes, `enforced_keys` (None: all of
+    them) those that are checked in the role of a replica too; `snapshot` is set while
+    events that the first copy already contains may still come; rows that do not fulfil
+    `condition` do not belong here, and `looks_at` are the columns it needs to tell. `chosen` is
+    the column list (name in events -> name here), None where all columns come under their own
+    names. `strict`: a column that the target lacks is an error, not a warning.
+    """
+
+    name: str
+    dest: str  # quoted
+    stage: str  # quoted
+    columns: tuple[TargetColumn, ...]
+    unique_keys: tuple[frozenset[str], ...] = ()
+    enforced_keys: tuple[frozenset[str], ...] | None = None
+    exclusions: int = 0
+    partitioned: bool = False
+    snapshot: Snapshot | None = None
+    condition: str | None = None
+    looks_at: tuple[str, ...] = ()
+    chosen: dict[str, str] | None = None
+    strict: bool = True
+    shape: int | None = None  # a fingerprint of the target's columns, as the catalog has them
+    by_name: dict[str, TargetColumn] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        self.by_name.update({c.name: c for c in self.columns})
+
+    def local(self, name: str) -> str | None:
+        """What a column of an event is called here; None if it does not come here."""
+        return name if self.chosen is None else self.chosen.get(name)
+
+    def local_keys(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Key columns of an event as they are called here.
+
+        One that does not come here keeps its name: that is no column here, and an error later.
+        """
+        return names if self.chosen is None else tuple(self.chosen.get(n, n) for n in names)
+
+    def unseen(self, columns: Collection[str]) -> tuple[str, ...]:
+        """What the condition needs and a row with these columns does not tell."""
+        return tuple(name for name in self.looks_at if name not in columns)
+
+    def renamed(self, columns: Collection[str]) -> str | None:
+        """What is wrong with a whole row that lacks a column of the target while it has one that
+        the target lacks, None if it is not so: as after a column got another name on one side,
+        and to leave its values out would lose them. A column list says what is meant."""
+        if self.chosen is not None:
+            return None
+        more = next((name for name in columns if name not in self.by_name), None)
+        less = next((c.name for c in self.stage_columns if c.name not in columns), None)
+        if more is None or less is None:
+            return None
+        return (
+            f'column "{more}" is missing on the target, and the event lacks its column "{less}": '
+            f"if it was renamed on the root, rename it here: alter table ... rename column "
+            f'"{less}" to "{more}"; else add "{more}" here, then "repair {self.name} --apply", and '
+            f'drop "{less}" if it is gone on the root; where both are meant, give the table a '
+            "column list"
+        )
+
+    def cannot_tell(self, column: str) -> str:
+        """What is wrong with an event that lacks a column of the condition: as null it would
+        take rows out of the part in silence."""
+        condition = " ".join((self.condition or "").split())
+        return f'the event lacks column "{column}" of the condition: {condition}'
+
+    @property
+    def stage_columns(self) -> tuple[TargetColumn, ...]:
+        """What is staged: everything that a statement may set."""
+        return tuple(c for c in self.columns if not c.generated)
+
+    @property
+    def stageable(self) -> bool:
+        """Can a staging table hold its rows? It has columns of its own, and there is a limit."""
+        return 0 < len(self.stage_columns) <= MAX_STAGE_COLUMNS
+
+    @property
+    def only(self) -> str:
+        """`only` keeps inheritance children out, but would empty a partitioned table's reach."""
+        return "" if self.partitioned else "only"
+
+    @property
+    def alias(self) -> str:
+        """The table's bare name, quoted: what a condition may call it."""
+        return '"' + self.dest.partition('"."')[2]
+
+    def identifies(self, keys: tuple[str, ...]) -> bool:
+        """Do these columns name at most one row of the target?"""
+        return any(unique <= set(keys) for unique in self.unique_keys)
+
+    def may_repeat(self, keys: tuple[str, ...]) -> bool:
+        """Are these columns a key that nobody checks while changes are replayed?
+
+        A deferrable constraint is checked by triggers, which a replica does not fire.
+        """
+        if self.enforced_keys is None or not self.identifies(keys):
+            return False
+        return not any(unique <= set(keys) for unique in self.enforced_keys)
+
+    def unchecked_key(self, columns: Collection[str]) -> tuple[str, ...]:
+        """A key among these columns that may repeat; none if there is no such."""
+        found = (tuple(sorted(u)) for u in self.unique_keys if u <= set(columns))
+        return next((key for key in found if self.may_repeat(key)), ())
+
+    def canonical(self, keys: tuple[str, ...]) -> bool:
+        """Is text equality of these keys the server's equality?"""
+        return all(k in self.by_name and self.by_name[k].canonical for k in keys)
+
+
+def shape_id(columns: tuple[str, ...]) -> int:
+    """A number for a set of columns in order, the same in every process."""
+    return zlib.crc32("\x00".join(columns).encode())
+
+
+def row_key(spec: TableSpec, said: EventType, row: Mapping[str, Any] | None) -> RowKey | None:
+    """The key of an event's row by its names here; None where text does not tell rows apart."""
+    if not said.keys or said.format not in ("json", "urlenc") or row is None:
+        return None
+    names = spec.local_keys(said.keys)
+    if not spec.canonical(names):
+        return None
+    values = {}
+    for name, local in zip(said.keys, names, strict=True):
+        value = row.get(name)
+        if value is None:
+            return None
+        values[local] = str(value)
+    ordered = tuple(sorted(values))
+    return RowKey(ordered, json.dumps({n: values[n] for n in ordered}, ensure_ascii=False))

@@ -1,0 +1,77 @@
+"""The columns of two tables put together, by name or by the node's column list.
+
+Copy and compare match columns by the one rule that is here. What they do with the pairs differs:
+copy leaves out columns that the target generates, and asks whether values can go in binary; compare
+looks at generated columns too, and asks what the text of a value looks like on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vedur.db import Database
+from vedur.names import QualifiedName
+from vedur.sql import query
+from vedur.tables.columns import Columns
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as the catalog of one side describes it.
+
+    `type` is its type as SQL writes it, of a domain the base type, and `builtin` says that the
+    server brought it along; `type_oid` is the declared type, and `plain` allows its binary form.
+    """
+
+    name: str
+    type: str
+    generated: bool = False
+    builtin: bool = True
+    type_oid: int = 0
+    plain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPair:
+    """One column on both sides."""
+
+    source: Column
+    target: Column
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMatch:
+    """The columns of two tables: those of both in the provider's order, and names of the others.
+
+    Columns of the provider that a column list leaves out are in none of them.
+    """
+
+    pairs: tuple[ColumnPair, ...]
+    only_source: tuple[str, ...]
+    only_target: tuple[Column, ...]
+
+
+def read_columns(db: Database, table: QualifiedName) -> list[Column]:
+    """Read the columns of a table in order, none if there is no such table.
+
+    Types that the search path does not reach are written with their schemas.
+    """
+    rows = db.query(query("catalog", "columns"), [table.schema, table.name])
+    return [Column(r.name, r.type, r.generated, r.builtin, r.type_oid, r.plain) for r in rows]
+
+
+def match_columns(
+    source: Sequence[Column], target: Sequence[Column], chosen: Columns | None = None
+) -> ColumnMatch:
+    """Match columns of the provider with those here: all by their names, or those of the list."""
+    names = {c.name: c.name for c in source} if chosen is None else dict(chosen)
+    here = {c.name: c for c in target}
+    wanted = [c for c in source if c.name in names]
+    pairs = tuple(ColumnPair(c, here[names[c.name]]) for c in wanted if names[c.name] in here)
+    matched = {pair.target.name for pair in pairs}
+    return ColumnMatch(
+        pairs,
+        tuple(c.name for c in wanted if names[c.name] not in here),
+        tuple(c for c in target if c.name not in matched),
+    )

@@ -1,0 +1,100 @@
+"""The one order in which a range of events gets into the tables of a node.
+
+A batch of the worker, a first copy that catches up and the replay of quarantined events differ in
+where the events come from, in what is locked and in which position moves. They share the order
+below, and with it the promise that a range is applied once: data and position are one transaction.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Generic
+
+from vedur.change.event import Event
+from vedur.change.quarantine import Quarantine
+from vedur.db import Database
+from vedur.db.role import set_replication_role
+from vedur.tables.mapping import TableMap
+from vedur.worker.protocol import Applier, S, warn_missing
+
+
+class AppliedRange(ABC, Generic[S]):
+    """A range of events on its way into the tables; `apply_range` calls the steps in order."""
+
+    db: Database  # the node's own database, in autocommit mode between the steps
+    applier: Applier[S]
+    tables: Sequence[TableMap]  # known once the range is planned
+
+    def plan(self) -> None:
+        """Read what must be known before anything is staged."""
+
+    @abstractmethod
+    def stage(self) -> S | None:
+        """Stage the events, touching no table of the node; None where there is nothing to merge."""
+
+    @abstractmethod
+    def lock(self, staged: S | None) -> S | None:
+        """Lock the position, in the transaction; wait for whoever has it.
+
+        Raises where the range is not to be applied any more, and StaleStage where it must be staged
+        anew. Returns what is to be merged.
+        """
+
+    def open_quarantine(self) -> Quarantine | None:
+        """Open what takes the events that cannot be applied; None where such an event stops."""
+        return None
+
+    @abstractmethod
+    def handle(self, event: Event) -> None:
+        """Do what a system event or a script says; called at its place among the rows."""
+
+    def close_quarantine(self) -> None:
+        """Write what the quarantine has gathered, in the transaction."""
+
+    def publish(self, staged: S | None) -> None:
+        """Write events and ticks into the node's own queue, in the transaction."""
+
+    @abstractmethod
+    def set_position(self) -> None:
+        """Write that the range is applied, as the last statement of the transaction."""
+
+    @abstractmethod
+    def committed(self, staged: S | None) -> None:
+        """Clean up after the commit."""
+
+    def failed(self, error: BaseException) -> bool:
+        """Record why it failed; True to try again at once."""
+        return False
+
+    def discard(self) -> None:
+        """Believe nothing that was learnt so far: somebody may be repairing the target."""
+        self.applier.forget()
+
+
+def apply_range(work: AppliedRange[S]) -> None:
+    """Apply a range; an error is recorded before it is raised."""
+    while True:
+        try:
+            _apply_once(work)
+            return
+        except BaseException as error:
+            work.discard()
+            if not work.failed(error):
+                raise
+
+
+def _apply_once(work: AppliedRange[S]) -> None:
+    work.plan()
+    staged = work.stage()
+    with work.db.transaction():
+        staged = work.lock(staged)
+        quarantine = work.open_quarantine()
+        if staged is not None:
+            set_replication_role(work.db, "replica")
+            outcome = work.applier.apply(work.db, staged, work.tables, work.handle, quarantine)
+            warn_missing(outcome)
+        work.close_quarantine()
+        work.publish(staged)
+        work.set_position()
+    work.committed(staged)

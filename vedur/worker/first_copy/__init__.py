@@ -1,0 +1,3 @@
+"""First copies of tables, run beside the worker's loop."""
+
+from __future__ import annotations

@@ -1,0 +1,538 @@
+"""Steps 1 to 7 of a first copy: from a registered consumer to a loaded, indexed table.
+
+Tables that are copied together share one snapshot of the provider. Each step leaves the databases
+in a state from which the whole list can be run again: what was dropped is stored in the same
+transaction, a load begins with an empty table, an index that exists is not built again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Generic
+
+from vedur import db as vdb
+from vedur.catalog import TableInfo, get_table_list
+from vedur.catalog.quarantine import available, forget_stuck_event
+from vedur.catalog.tables import (
+    change_table_state,
+    hold_table,
+    local_set_table_struct,
+    missing_part,
+    sharing,
+)
+from vedur.clock import Clock
+from vedur.db.role import set_replication_role
+from vedur.errors import (
+    CopyAbandoned,
+    CopyMustWait,
+    DatabaseError,
+    StateError,
+    TableChanged,
+    VedurError,
+)
+from vedur.failpoint import reach
+from vedur.names import parse_name
+from vedur.node import state as node_state
+from vedur.node.info import NodeType, get_node_info
+from vedur.node.position import read_position
+from vedur.sql import query
+from vedur.tables.fkeys import drop_table_fkey, find_table_fkeys
+from vedur.tables.indexes import (
+    Part,
+    TableDdl,
+    build_jobs,
+    build_part,
+    drop_parts,
+    finish_parts,
+    parse_script,
+    read_ddl,
+)
+from vedur.worker.first_copy.columns import accept_columns, let_worker_pass
+from vedur.worker.first_copy.context import (
+    CopySetup,
+    CopySource,
+    Loader,
+    MakeApplier,
+    PlanT,
+    TableJob,
+)
+from vedur.worker.first_copy.places import ConsumerPlace, read_consumer_node
+from vedur.worker.first_copy.progress import Progress
+from vedur.worker.first_copy.states import State
+from vedur.worker.first_copy.steps import Step
+from vedur.worker.quarantine.batch import QuarantinedRows
+from vedur.worker.quarantine.consumer import end_obsolete
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ProviderSnapshot:
+    """The provider at one moment; good as long as `holder` stays in its transaction."""
+
+    holder: vdb.Database
+    exported: str
+    visible: str
+
+
+class SnapshotLoad(Generic[PlanT]):
+    """Tables that are loaded from one snapshot."""
+
+    def __init__(
+        self, setup: CopySetup, loader: Loader[PlanT], source: CopySource, clock: Clock
+    ) -> None:
+        self.setup = setup
+        self.loader = loader
+        self.source = source
+        self.provider = source.connstr
+        self.clock = clock
+        self._snapshot: ProviderSnapshot | None = None
+        self._sources: dict[str, TableInfo] = {}
+        self._ticks: dict[str, int] = {}  # where each table's consumer was registered
+        self._present: vdb.Database | None = None  # sees the provider as it is now
+        self._planning = threading.Lock()
+        self._by_tick = False  # the provider is a branch, whose snapshots are ticks
+        self._quarantined: set[str] = set()  # tables of which the provider has events in quarantine
+        self._type = NodeType.ROOT  # of the node that is copied from
+
+    def __enter__(self) -> SnapshotLoad[PlanT]:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._snapshot is not None:
+            self._snapshot.holder.close()
+        if self._present is not None:
+            self._present.close()
+
+    # -- steps 1 and 2: the group ---------------------------------------------------------------
+
+    def open(self, jobs: Sequence[TableJob]) -> None:
+        """Hold the queue for every table, then take the snapshot: no event falls between."""
+        queue = self.setup.queue
+        provider = vdb.connect(
+            self.provider, name="provider_db", autocommit=True, application_name="vedur copy"
+        )
+        try:
+            provider.without_timeouts()
+            self._require_node(provider)
+            self._by_tick = bool(provider.value(query("publish", "has_shown_tick"), [queue]))
+            with self.setup.connect() as target:
+                for job in jobs:
+                    self._begin(target, job)
+                    self.setup.enter(target, job, Step.REGISTER)
+                    self._register(provider, target, job)
+                for job in jobs:
+                    self.setup.enter(target, job, Step.SNAPSHOT)
+            provider.autocommit = False
+            provider.execute("set transaction isolation level repeatable read, read only")
+            self._snapshot = self._take_snapshot(provider)
+        except BaseException:
+            provider.close()
+            raise
+        self._find_small(jobs, provider)
+
+    def _require_node(self, provider: vdb.Database) -> None:
+        """Raise unless the location of another node leads to that node, and to a queue."""
+        if not self.source.other:
+            return
+        info = get_node_info(provider, self.setup.queue)
+        found = info.node_name if info is not None else "no node"
+        if info is None or found != self.source.node:
+            raise StateError(f"the location of {self.source} leads to {found}: nothing is copied")
+        if info.node_type is NodeType.LEAF:
+            raise StateError(f"{self.source} is a leaf: it has no queue to go on with")
+
+    def _take_snapshot(self, provider: vdb.Database) -> ProviderSnapshot:
+        """Export the snapshot, and read in it which events are in its rows and what its tables are.
+
+        A branch changes tables, events and ticks in one transaction, so its snapshot shows a tick:
+        what that tick has seen is in the rows. On a root the snapshot itself tells, and on a branch
+        of upstream's, which gives events the number of the transaction that brings the rows.
+        """
+        queue = self.setup.queue
+        row = provider.one(query("copy", "snapshot"))
+        visible = row.visible
+        if self._by_tick:
+            visible = provider.one(query("publish", "shown_tick"), [queue]).tick_snapshot
+        self._sources = get_table_list(provider, queue).by_name
+        info = get_node_info(provider, queue)
+        self._type = info.node_type if info is not None else NodeType.ROOT
+        if self._type is NodeType.BRANCH and available(provider):
+            self._quarantined = QuarantinedRows.read(provider, queue).all_tables()
+        return ProviderSnapshot(provider, row.exported, visible)
+
+    def _find_small(self, jobs: Sequence[TableJob], holder: vdb.Database) -> None:
+        """Mark tables for which a job of their own and new indexes would take longer than the rows.
+
+        One with indexes put aside by an earlier attempt is not among them, and none whose rows
+        are kept: such a load is one transaction of its own.
+        """
+        wanted = {j.name: j for j in jobs if not j.keeps_rows and not j.table.dropped_ddl}
+        named = {n: parse_name(s.dest_table) for n, s in self._sources.items() if n in wanted}
+        asked = {
+            "names": list(named),
+            "schemas": [name.schema for name in named.values()],
+            "tables": [name.name for name in named.values()],
+            "most": self.loader.small_bytes,
+        }
+        for row in holder.query(query("copy", "small_tables"), asked):
+            wanted[row.name].small = True
+
+    def _begin(self, target: vdb.Database, job: TableJob) -> None:
+        row = [self.setup.queue, job.name, str(job.dest)]
+        if self._loaded_before(target, job) is None:
+            text = query("copy", "start_progress")
+            target.execute(text, [*row, int(Step.REGISTER), Step.REGISTER.title])
+
+    def _loaded_before(self, target: vdb.Database, job: TableJob) -> str | None:
+        """The snapshot of a load that a crash left complete; only where rows must be kept.
+
+        Rows that were there before cannot be told from loaded ones, so such a table is never
+        loaded twice; every other table is emptied and loaded again.
+        """
+        if not job.keeps_rows or job.table.merge_state != State.IN_COPY.value:
+            return None
+        found = target.value(query("copy", "complete_snapshot"), [self.setup.queue, job.name])
+        return None if found is None else str(found)
+
+    def _register(self, provider: vdb.Database, target: vdb.Database, job: TableJob) -> None:
+        queue, consumer = self.setup.queue, job.consumer
+        if self._loaded_before(target, job) is not None:
+            return  # the position belongs to the snapshot that was used
+        before = read_consumer_node(target, queue, consumer)
+        if before is not None and before.node != self.source.node:
+            leave_node(self.setup, before, consumer)
+            reach("copy.left")
+        with target.transaction():
+            if not hold_table(target, queue, job.table):
+                job.cancel()  # another copy is ahead of this one: its position must stay
+                return
+            with provider.transaction():
+                provider.call("pgq.unregister_consumer", queue, consumer)
+                provider.call("pgq.register_consumer", queue, consumer)
+                if self._by_tick:
+                    provider.value(query("publish", "mark_tick_copy"), [queue, consumer])
+            tick = provider.value(query("copy", "consumer_tick"), [queue, consumer])
+            node_state.register_consumer(target, queue, consumer, self.source.node, tick)
+            forget_stuck_event(target, queue, consumer)
+        self._ticks[job.name] = int(tick)
+
+    # -- steps 3 to 7: one table ----------------------------------------------------------------
+
+    def load(self, job: TableJob) -> None:
+        """Everything up to catching-up, in a thread of its own."""
+        snapshot = self._snapshot
+        if snapshot is None:
+            raise CopyAbandoned
+        with self.setup.connect() as target:
+            job.table = self.setup.table(target, job.name)
+            done = self._loaded_before(target, job)
+            if done is None:
+                done = self._fill(target, job, snapshot)
+            self.setup.enter(target, job, Step.REBUILD)
+            self._rebuild(target, job, done)
+
+    def load_together(
+        self, jobs: Sequence[TableJob], done: Callable[[TableJob, Exception | None], None]
+    ) -> None:
+        """Take small tables up to catching-up; `done` hears of each, with the error if it failed.
+
+        They share a connection and the job that loads them. What that job did not load for any
+        reason is loaded table by table, as ever.
+        """
+        snapshot = self._snapshot
+        if snapshot is None:
+            raise CopyAbandoned
+        with self.setup.connect() as target:
+            ready: list[tuple[TableJob, PlanT]] = []
+            for job in jobs:
+                try:
+                    job.table = self.setup.table(target, job.name)
+                    ready.append((job, self._prepare(target, job, snapshot)))
+                except Exception as error:
+                    done(job, error)
+            plans = [plan for _, plan in ready]
+            if len(plans) > 1:
+                names = snapshot.exported, snapshot.visible
+                self.loader.load_together(self.provider, target, *names, plans)
+            for job, plan in ready:
+                try:
+                    visible = self._load(target, job, plan, snapshot)
+                    self.setup.enter(target, job, Step.REBUILD)
+                    self._rebuild(target, job, visible)
+                except Exception as error:
+                    done(job, error)
+                else:
+                    done(job, None)
+
+    def _fill(self, target: vdb.Database, job: TableJob, snapshot: ProviderSnapshot) -> str:
+        plan = self._prepare(target, job, snapshot)
+        return self._load(target, job, plan, snapshot)
+
+    def _prepare(self, target: vdb.Database, job: TableJob, snapshot: ProviderSnapshot) -> PlanT:
+        """Steps 3 to 5: the table is empty, and its slices are written down."""
+        self.setup.enter(target, job, Step.IN_COPY)
+        source = self._source_of(job)
+        self._set_state(target, job, None, State.IN_COPY)
+        self.setup.enter(target, job, Step.STRIP)
+        self._drop_fkeys(target, job)
+        plan = self._plan(target, job, snapshot, source)
+        if plan.only_source:
+            if job.small:
+                raise CopyMustWait
+            let_worker_pass(self.setup, job, target, snapshot.visible, self.clock, plan)
+            plan = self._plan(target, job, snapshot, source)
+            accept_columns(self.setup, job, plan)
+        self._require_sound(job, plan, snapshot)
+        self._strip(target, job, plan, snapshot)
+        return plan
+
+    def _load(
+        self, target: vdb.Database, job: TableJob, plan: PlanT, snapshot: ProviderSnapshot
+    ) -> str:
+        self.setup.enter(target, job, Step.LOAD)
+        started = self.clock.monotonic()
+        with Progress(self.setup, job.name, plan, self.clock) as progress:
+            rows = self.loader.load(
+                self.provider, target, snapshot.exported, snapshot.visible, plan
+            )
+        progress.finish(target)
+        reach("copy.loaded")
+        self._require_sound(job, plan, snapshot)
+        seconds = max(self.clock.monotonic() - started, 0.001)
+        log.info("%s: %d rows copied in %.1f s, %.0f rows/s", job.name, rows, seconds,
+                 rows / seconds)  # fmt: skip
+        return snapshot.visible
+
+    def _plan(
+        self, target: vdb.Database, job: TableJob, snapshot: ProviderSnapshot, source: TableInfo
+    ) -> PlanT:
+        with self._planning:  # one connection, several tables
+            mapping = job.table.mapping_from(source)
+            return self.loader.plan(snapshot.holder, target, self.setup.queue, mapping)
+
+    def _require_sound(self, job: TableJob, plan: PlanT, snapshot: ProviderSnapshot) -> None:
+        """Raise unless the snapshot was there all along, and the table is what it was in it.
+
+        A rewrite leaves an older snapshot without rows, or moves them to pages that were read. No
+        lock keeps it away: the production's DDL must not wait for a copy of hours. Tasks look at
+        the file of each slice under a lock; here partitions and columns count too.
+        """
+        with self._planning:
+            try:
+                snapshot.holder.value(query("copy", "holder_alive"))
+            except DatabaseError as error:
+                raise StateError(
+                    f"the session that keeps the snapshot of the copy on {self.source} has ended: "
+                    f"the copy begins anew ({error.message})"
+                ) from error
+            if self._present is None or self._present.closed:
+                self._present = vdb.connect(
+                    self.provider, name="provider_db", autocommit=True,
+                    application_name="vedur copy",
+                ).without_timeouts()  # fmt: skip
+            same = self.loader.unchanged(self._present, plan)
+        if not same:
+            raise TableChanged(
+                f'table "{job.name}" was rewritten, altered or truncated on {self.source} since '
+                "its copy began: its copy begins anew"
+            )
+
+    def _source_of(self, job: TableJob) -> TableInfo:
+        source = self._sources.get(job.name)
+        where = self.source
+        if source is None or not source.ready:
+            raise StateError(f'table "{job.name}" is not ready on {where}, its copy waits')
+        part = missing_part(source, job.table.mapping) if self._type is NodeType.BRANCH else ""
+        if part:
+            raise StateError(
+                f'table "{job.name}" is on {where} in part only ({part}): copy it from a node that '
+                "has it whole (resync with --find-copy-node or --copy-node), or give this node "
+                "another provider (change-provider)"
+            )
+        if job.name in self._quarantined:
+            raise StateError(
+                f'table "{job.name}" has events in quarantine on {where}, so its rows are not '
+                'those of the set; its copy waits: see "errors" there, or copy it from another '
+                "node (resync with --find-copy-node or --copy-node), or give this node another "
+                "provider (change-provider)"
+            )
+        return source
+
+    def _set_state(
+        self, target: vdb.Database, job: TableJob, snapshot: str | None, state: State
+    ) -> None:
+        moved = change_table_state(target, self.setup.queue, job.table, snapshot, state.value)
+        if moved is None:
+            raise CopyAbandoned  # another registration, or a resync: another copy begins
+        job.table = moved
+
+    def _drop_fkeys(self, target: vdb.Database, job: TableJob) -> None:
+        """One by one, as each locks two tables; what is dropped waits in pending_fkeys."""
+        for fkey in find_table_fkeys(target, str(job.dest)):
+            with target.transaction():
+                if not hold_table(target, self.setup.queue, job.table):
+                    raise CopyAbandoned
+                drop_table_fkey(target, fkey.from_table, fkey.fkey_name)
+            log.debug("%s: foreign key %s put aside", job.name, fkey.fkey_name)
+
+    def _strip(
+        self, target: vdb.Database, job: TableJob, plan: PlanT, snapshot: ProviderSnapshot
+    ) -> None:
+        """Store and drop indexes, empty the table, write the slices: one transaction."""
+        queue = self.setup.queue
+        target.execute(query("copy", "end_left_tasks"), [plan.task_name])
+        with target.transaction():
+            if not hold_table(target, queue, job.table):
+                raise CopyAbandoned  # the table may be somebody else's now: it must not be emptied
+            set_replication_role(target, "replica")
+            if available(target):  # what waited for the old rows has no use for the new ones
+                end_obsolete(target, queue, job.name, "is copied anew")
+            self.loader.store(target, plan)
+            target.execute(query("copy", "set_snapshot"), [snapshot.visible, queue, job.name])
+            if not job.keeps_rows:
+                if not job.small or job.table.dropped_ddl:
+                    self._strip_indexes(target, job)
+                self.setup.enter(target, job, Step.TRUNCATE)
+                self._require_own_rows(target, job)
+                relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
+                only = "" if relation.kind == "p" else "only "
+                target.execute(f"truncate {only}{job.dest.quoted}")
+            reach("copy.emptied")
+
+    def _require_own_rows(self, target: vdb.Database, job: TableJob) -> None:
+        """A copy begins with an empty table: nobody else's rows may be in it."""
+        others = sharing(target, self.setup.queue, job.table)
+        if others:
+            raise StateError(
+                f'the copy of "{job.name}" would empty "{job.dest}", which has rows of '
+                f"{', '.join(others)}, too: remove one of the tables, or add this one with "
+                "--skip-truncate or --expect-sync"
+            )
+
+    def _strip_indexes(self, target: vdb.Database, job: TableJob) -> None:
+        relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
+        if not relation.owned:
+            log.warning('%s: indexes stay during the copy, "%s" belongs to another role',
+                        job.name, job.dest)  # fmt: skip
+            return
+        stored_text = self.setup.table(target, job.name).dropped_ddl
+        stored = parse_script(stored_text)
+        if stored is None:
+            # written by another program: its objects come back first, then they are ours
+            target.execute(stored_text or "")
+            stored = TableDdl(())
+        present = read_ddl(target, relation.oid, job.dest)
+        gone = drop_parts(target, relation.oid, job.dest, present)
+        script = stored.merge(gone).script()
+        local_set_table_struct(target, self.setup.queue, job.name, script)
+
+    def _rebuild(self, target: vdb.Database, job: TableJob, visible: str) -> None:
+        """Indexes side by side, then constraints with the change of state in one transaction."""
+        ddl = parse_script(self.setup.table(target, job.name).dropped_ddl) or TableDdl(())
+        first, then = build_jobs(ddl)
+        if first:
+            with ThreadPoolExecutor(min(len(first), self.setup.build_connections)) as pool:
+                list(pool.map(self._build, first))
+        relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
+        target.execute(f"analyze {job.dest.quoted}")
+        with target.transaction():
+            if not hold_table(target, self.setup.queue, job.table):
+                raise CopyAbandoned
+            self._require_own(target, job, visible)
+            finish_parts(target, relation.oid, then)
+            self._end_load(target, job, visible)
+            target.execute(query("copy", "forget_slices"), [self.setup.queue, job.name])
+            reach("copy.rebuilt")
+
+    def _end_load(self, target: vdb.Database, job: TableJob, visible: str) -> None:
+        """Structure and state in one UPDATE; the caller holds the table's row.
+
+        With two, the second would have the server look at the node's row for the foreign key, which
+        upstream's functions lock while they wait for this table's.
+        """
+        state = State.CATCHING_UP.value
+        target.execute(query("copy", "end_load"), [visible, state, self.setup.queue, job.name])
+        job.table = replace(job.table, custom_snapshot=visible, merge_state=state, dropped_ddl=None)
+
+    def _require_own(self, target: vdb.Database, job: TableJob, visible: str) -> None:
+        """The rows are those of this snapshot, and the position is the one from before it.
+
+        Another worker of the node that began the same copy anew has changed one or both, and
+        events between its position and this snapshot would be lost.
+        """
+        queue = self.setup.queue
+        loaded = target.value(query("copy", "copied_snapshot"), [queue, job.name])
+        at = read_position(target, queue, job.consumer)
+        if loaded != visible or at != self._ticks.get(job.name, at):
+            raise StateError(f'the copy of table "{job.name}" was begun anew by another session')
+
+    def _build(self, part: Part) -> None:
+        with self.setup.connect() as db:
+            db.with_memory("maintenance_work_mem", self.setup.maintenance_work_mem)
+            build_part(db, part)
+
+
+def clean_up(setup: CopySetup, make_applier: MakeApplier, provider: str, name: str) -> None:
+    """Leave nothing behind of a copy that nobody wants."""
+    consumer = setup.consumer(name)
+    try:
+        with setup.connect() as target:
+            target.execute(query("copy", "forget_slices"), [setup.queue, name])
+            make_applier(setup.staging(name), provider).start(target)
+            place = read_consumer_node(target, setup.queue, consumer)
+            if place is not None and place.other:
+                leave_node(setup, place, consumer)
+                forget_place(setup, target, consumer)
+            else:
+                forget_consumer(setup, provider, consumer)
+            target.execute(query("copy", "forget_progress"), [setup.queue, name])
+    except VedurError as error:
+        log.warning("%s: cannot clean up after the copy: %s", name, error)
+
+
+def leave_node(setup: CopySetup, place: ConsumerPlace, consumer: str) -> None:
+    """End the consumer of a copy on a node that the table is no longer copied from.
+
+    One that does not answer must not keep the table from being copied from another: there the
+    consumer stays, and that is said.
+    """
+    try:
+        with vdb.connect(
+            setup.reach_node(place.location), name="provider_db", autocommit=True
+        ) as db:
+            db.call("pgq.unregister_consumer", setup.queue, consumer)
+    except VedurError as error:
+        log.warning(
+            'consumer "%s" stays on node "%s", which does not answer, and keeps its queue from '
+            "rotating: unregister it there (pgq.unregister_consumer) if the node comes back: %s",
+            consumer, place.node, error,
+        )  # fmt: skip
+
+
+def forget_consumer(setup: CopySetup, provider: str, consumer: str) -> None:
+    """The queue need not be held for this copy any more."""
+    with (
+        vdb.connect(provider, name="provider_db", autocommit=True) as db,
+        setup.connect() as target,
+    ):
+        forget_consumer_with(setup, db, target, consumer)
+
+
+def forget_consumer_with(
+    setup: CopySetup, provider: vdb.Database, target: vdb.Database, consumer: str
+) -> None:
+    """As `forget_consumer`, on connections that are there."""
+    provider.call("pgq.unregister_consumer", setup.queue, consumer)
+    forget_place(setup, target, consumer)
+
+
+def forget_place(setup: CopySetup, target: vdb.Database, consumer: str) -> None:
+    """Forget the position of a copy's consumer on this node."""
+    with target.transaction():
+        node_state.unregister_consumer(target, setup.queue, consumer)
+        forget_stuck_event(target, setup.queue, consumer)

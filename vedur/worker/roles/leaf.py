@@ -1,0 +1,221 @@
+"""A leaf: applies batches of its provider's queue, starts first copies, reports its watermark."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+from vedur.catalog import TableSet, get_table_list
+from vedur.catalog.rejoin import get_rejoin_tables
+from vedur.db import Database
+from vedur.errors import EngineLost, StaleStage, StateError
+from vedur.handlers.registry import require_handlers
+from vedur.node import WorkerState
+from vedur.node.endpoint import Endpoint
+from vedur.node.position import Place
+from vedur.node.state import set_subscriber_watermark
+from vedur.queue.batch_size import batch_size
+from vedur.queue.batches import Batch, get_backlog, get_ticks, next_batch
+from vedur.sql import query
+from vedur.worker.batch import BatchRunner
+from vedur.worker.context import WorkerContext
+from vedur.worker.provider import Provider
+from vedur.worker.roles.role import Role
+from vedur.worker.stats import Stats
+from vedur.worker.watch import look_for_changes
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks at partitions: new ones get the trigger that guards them.
+_WATCH_PERIOD = 60.0
+
+#: What is staged can be overtaken by DDL or by another worker, but not again and again.
+_STALE_ROUNDS = 5
+
+
+class LeafRole(Role):
+    """A node that follows its provider."""
+
+    def __init__(self, worker: WorkerContext) -> None:
+        super().__init__(worker)
+        self._provider: Provider | None = None
+        self._connstr = ""
+        self._runner: BatchRunner[Any] | None = None
+        self._swept = False  # no other worker's staging tables are left, nor doubtful ones of ours
+        self._next_watermark = 0.0
+        self._next_watch = 0.0
+        self._holds: bool | None = None  # does this database know of holds?
+        self._stale = 0  # rounds in a row for nothing
+        self._stats = Stats()
+
+    def do_round(self, target: Database, state: WorkerState) -> bool:
+        """Let first copies go on, then apply one batch."""
+        worker, queue = self.worker, self.worker.queue
+        if worker.on_alive is not None:  # a start that cannot work fails before Spark is waited for
+            require_handlers(get_table_list(target, queue))
+        provider = self._open_provider(state)
+        if self.has_lost_spark(thorough=False):
+            raise EngineLost  # also where there is nothing to do: first copies need it, too
+        runner = self._open_runner(target, state)
+        worker.say_alive()
+        place = provider.find_place(target, queue, state)
+        if place is None:
+            return True  # somebody, or this look, has moved a position: look again
+        self._report_watermark(target, provider.db, state)
+        self._watch(target)
+        # The hold first: whoever held the worker may have changed what the tables are.
+        hold = self._read_hold(target, state)
+        tables = get_table_list(target, queue)
+        require_handlers(tables)
+        if worker.copies is not None and worker.copies.advance(
+            target, provider.endpoint.connstr, self._to_copy(target, tables), state.completed_tick
+        ):
+            return True  # it has waited a little for the copy that hands over
+        if hold == state.completed_tick:
+            return False
+        began = worker.clock.monotonic()
+        batch = self._next_batch(target, provider.db, state, hold, place)
+        if batch is None:
+            self._stats.idle(log, worker.clock.monotonic(), worker.settings.keepalive_stats)
+            return False
+        try:
+            done = runner.run(target, provider.db, batch, provider.subscription, tables, state)
+        except StaleStage as stale:
+            return self._stage_again(stale)
+        self._stale = 0
+        provider.verified = batch.tick
+        self._stats.worked(log, done, began, worker.clock.monotonic())
+        return True
+
+    # -- parts of a round -----------------------------------------------------------------------
+
+    def _report_watermark(self, target: Database, provider: Database, state: WorkerState) -> None:
+        """Tell the provider, every `local_wm_publish_period`, which tick is still needed here."""
+        now = self.worker.clock.monotonic()
+        if now < self._next_watermark or state.local_watermark is None:
+            return
+        self._next_watermark = now + self.worker.settings.local_wm_publish_period
+        self._send_watermark(target, provider, state, state.local_watermark)
+
+    def _send_watermark(
+        self, target: Database, provider: Database, state: WorkerState, watermark: int
+    ) -> None:
+        """Write the watermark of this node on the provider; a branch has nodes below to count."""
+        set_subscriber_watermark(provider, self.worker.queue, state.node_name, watermark)
+
+    def _watch(self, target: Database) -> None:
+        if self.worker.clock.monotonic() >= self._next_watch:
+            self._next_watch = self.worker.clock.monotonic() + _WATCH_PERIOD
+            look_for_changes(target, self.worker.queue)
+
+    def _read_hold(self, target: Database, state: WorkerState) -> int | None:
+        """Read the tick of the hold that a command has set (node/moment.py): batches end there at
+        the latest, then the worker waits. One that is set after this look may be passed; the
+        command asks again."""
+        if self._holds is None:
+            self._holds = bool(target.value(query("worker", "has_holds")))
+        if not self._holds:
+            return None
+        asked = [self.worker.queue, state.worker_name, state.completed_tick]
+        tick: int | None = target.value(query("worker", "get_hold"), asked)
+        return tick
+
+    def _to_copy(self, target: Database, tables: TableSet) -> TableSet:
+        """Return the tables as first copies see them; those that `rejoin` mends need no copy."""
+        if all(t.merge_state for t in tables.local):
+            return tables
+        kept = get_rejoin_tables(target, self.worker.queue)
+        return TableSet(replace(t, merge_state="ok") if t.table_name in kept else t for t in tables)
+
+    def _next_batch(
+        self,
+        target: Database,
+        provider: Database,
+        state: WorkerState,
+        hold: int | None,
+        place: Place,
+    ) -> Batch | None:
+        """Open a batch of the size that is due; `place` is the consumer's at the provider."""
+        settings, queue, here = self.worker.settings, self.worker.queue, state.completed_tick
+        reach = None
+        if hold is not None:
+            ticks = get_ticks(provider, queue, here, hold)
+            reach = ticks[-1].event_seq - ticks[0].event_seq if ticks else 0
+        elif settings.pgq_keep_lag:
+            # pgq finds a tick first and looks at its age then: it must be offered one that is old.
+            reach = get_backlog(provider, queue, here, settings.pgq_keep_lag)
+        count, interval = batch_size(
+            place.ahead,
+            settings.max_batch_events,
+            staged=self._runner.ahead.requested if self._runner else None,
+            reach=reach,
+            collect=settings.pgq_batch_collect_events,
+            interval=settings.pgq_batch_collect_interval,
+        )
+        return next_batch(
+            provider,
+            queue,
+            state.worker_name,
+            min_lag=settings.pgq_keep_lag,
+            min_count=count,
+            min_interval=interval,
+        )
+
+    def _stage_again(self, stale: StaleStage) -> bool:
+        """Let the next round take up the batch, which is still open; raises after some rounds."""
+        self._stale += 1
+        if self._stale > _STALE_ROUNDS:
+            raise stale
+        log.info("%s", stale.message)
+        return True
+
+    # -- connections ----------------------------------------------------------------------------
+
+    @property
+    def listener(self) -> Database | None:
+        """The provider's connection that hears of ticks."""
+        return self._provider.listener if self._provider is not None else None
+
+    @property
+    def provider_connstr(self) -> str:
+        """How the provider was last reached."""
+        return self._connstr
+
+    def _open_provider(self, state: WorkerState) -> Provider:
+        location = state.provider_location
+        if not location:
+            raise StateError(f'provider "{state.provider_node}" has no location on this node')
+        settings, now = self.worker.settings, self._provider
+        endpoint = Endpoint.of_node(settings, location)
+        if now is None or now.db.closed or endpoint != now.endpoint:
+            self.disconnect()
+            self._connstr = endpoint.connstr
+            now = self._provider = Provider.open(endpoint, self.worker.queue, state)
+        return now
+
+    def _open_runner(self, target: Database, state: WorkerState) -> BatchRunner[Any]:
+        if self._runner is None:
+            self._runner = self.worker.make_runner(self._connstr, state)
+            if not self._swept:  # a pause leaves staging tables as they are: to make one takes 6 ms
+                self._runner.applier.start(target)
+                self._swept = True
+        return self._runner
+
+    def has_lost_spark(self, *, thorough: bool) -> bool:
+        """Ask whether the Spark session of the runner has died."""
+        return self._runner is not None and self.worker.spark_lost(thorough)
+
+    def disconnect(self) -> None:
+        """Leave the provider, and what is staged; staging tables stay."""
+        if self._provider is not None:
+            self._provider.close()
+            self._provider = None
+        if self._runner is not None:
+            self._runner.close()
+            self._runner = None
+
+    def distrust(self) -> None:
+        """Leave the provider; the next runner drops all staging tables first."""
+        self.disconnect()
+        self._swept = False

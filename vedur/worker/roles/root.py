@@ -1,0 +1,46 @@
+"""A root: publishes the global watermark, sends sequences, looks at tables."""
+
+from __future__ import annotations
+
+import logging
+
+from vedur.catalog.sequences import root_check_seqs
+from vedur.db import Database
+from vedur.failpoint import reach
+from vedur.node import WorkerState
+from vedur.node.state import set_consumer_error, set_global_watermark
+from vedur.worker.context import WorkerContext
+from vedur.worker.roles.role import Role
+from vedur.worker.stats import Stats
+from vedur.worker.watch import look_for_changes
+
+log = logging.getLogger(__name__)
+
+
+class RootRole(Role):
+    """The node where changes are made."""
+
+    #: A root has little to do: it looks every tenth loop_delay, as upstream.
+    pace = 10
+
+    def __init__(self, worker: WorkerContext) -> None:
+        super().__init__(worker)
+        self._next_watermark = 0.0
+        self._stats = Stats()
+
+    def do_round(self, target: Database, state: WorkerState) -> bool:
+        """Publish what is due; there is never more to do at once."""
+        worker, settings = self.worker, self.worker.settings
+        now = worker.clock.monotonic()
+        if now >= self._next_watermark:
+            set_global_watermark(target, worker.queue, None)
+            reach("root.watermark")
+            self._next_watermark = now + settings.global_wm_publish_period
+        root_check_seqs(target, worker.queue)
+        reach("root.sequences")
+        look_for_changes(target, worker.queue)
+        if state.cur_error is not None:  # a root completes no batch, which would clear it
+            set_consumer_error(target, worker.queue, state.worker_name, None)
+        worker.say_alive()
+        self._stats.standby(log, worker.clock.monotonic(), settings.keepalive_stats)
+        return False

@@ -1,0 +1,171 @@
+"""Events that are not about rows: members, watermarks, tables and sequences of the set, scripts.
+
+They run in the batch's transaction, in their order.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from vedur.catalog.sequences import global_remove_seq, global_update_seq
+from vedur.catalog.tables import global_add_table, global_remove_table
+from vedur.change.event import Event
+from vedur.db import Database
+from vedur.db.contract import command
+from vedur.errors import RefusedError, StateError
+from vedur.node.state import set_global_watermark, unregister_consumer
+from vedur.sql import query
+from vedur.worker.branch_queue import BranchQueue
+from vedur.worker.script import run_script
+
+log = logging.getLogger(__name__)
+
+_TRUE = frozenset(("t", "true", "y", "yes", "1", "on"))
+
+
+@dataclass(frozen=True)
+class Registers:
+    """Which tables and sequences of the set this node records, by glob."""
+
+    only_tables: tuple[str, ...] = ()
+    skip_tables: tuple[str, ...] = ()
+    only_seqs: tuple[str, ...] = ()
+    skip_seqs: tuple[str, ...] = ()
+
+    def table(self, name: str) -> bool:
+        """Record this table?"""
+        return _wanted(name, self.only_tables, self.skip_tables)
+
+    def seq(self, name: str) -> bool:
+        """Record this sequence?"""
+        return _wanted(name, self.only_seqs, self.skip_seqs)
+
+
+def _wanted(name: str, only: tuple[str, ...], skip: tuple[str, ...]) -> bool:
+    if only and not any(fnmatchcase(name, g) for g in only):
+        return False
+    return not any(fnmatchcase(name, g) for g in skip)
+
+
+@dataclass
+class SystemEvents:
+    """Handles one event after the other on the target."""
+
+    db: Database
+    queue: str
+    registers: Registers = field(default_factory=Registers)
+    branch: BranchQueue | None = None
+
+    def handle(self, event: Event) -> None:
+        """Do what the event says; an unknown type stops the worker."""
+        kind = event.ev_type or ""  # anybody who may write to the queue can leave it out
+        if kind == "EXECUTE":
+            run_script(self.db, self.queue, event)
+        elif kind.startswith("pgq."):
+            self._cascade(event)
+        elif kind.startswith("londiste."):
+            self._set(event)
+        else:
+            raise StateError(event.named(f"Unhandled event type in queue: {kind}"))
+
+    def _cascade(self, event: Event) -> None:
+        kind = event.ev_type
+        if kind == "pgq.tick-id":
+            # A combined root tells which tick of a part it has merged. That is for a branch of the
+            # combined queue which has the part, too (pgq_node.set_partition_watermark). Vedur makes
+            # no such node: create-leaf refuses --merge.
+            return
+        node = _said(event)
+        if event.ev_extra1 != self.queue:
+            raise StateError(
+                event.named(f"bad event in queue: {kind} is for queue {event.ev_extra1!r}")
+            )
+        if kind == "pgq.location-info":
+            dead = (event.ev_extra3 or "").lower() in _TRUE
+            args = (self.queue, node, event.ev_extra2, dead)
+            command(self.db, "pgq_node.register_location", *args, quiet=True)
+        elif kind == "pgq.unregister-location":
+            self._forget_node(event, node)
+        elif kind == "pgq.global-watermark":
+            self._move_watermark(_number(event))
+        else:
+            raise StateError(event.named(f"unknown cascade event: {kind}"))
+
+    def _move_watermark(self, tick: int) -> None:
+        """Move the global watermark of this node; a branch with `sync_watermark` works out its own
+        and only remembers the root's, which it may not pass."""
+        if self.branch is not None and self.branch.sync_watermark:
+            self.branch.root_watermark = tick
+        else:
+            set_global_watermark(self.db, self.queue, tick)
+
+    def _forget_node(self, event: Event, node: str) -> None:
+        """Forget a member. One that is told to forget itself reads what became of an earlier node
+        of its name: a node that was dropped has no consumer at its provider, and reads nothing.
+
+        First copies that stand on the node lose their place there and say so when they look."""
+        for row in self.db.query(query("copy", "copies_at"), [self.queue, node]):
+            log.warning(
+                'consumer "%s" of a first copy stands on node "%s", which has left the set: the '
+                "copy begins anew",
+                row.consumer_name,
+                node,
+            )
+            unregister_consumer(self.db, self.queue, row.consumer_name)
+        try:
+            command(self.db, "pgq_node.unregister_location", self.queue, node, quiet=True)
+        except RefusedError as refused:
+            if "own location" not in refused.message:
+                raise
+            log.warning("%s", event.named(f"{refused.message}: it is kept, an earlier node had it"))
+
+    def _set(self, event: Event) -> None:
+        kind, data = event.ev_type, _said(event)
+        if kind == "londiste.add-table":
+            if self.registers.table(data):
+                global_add_table(self.db, self.queue, data)
+        elif kind == "londiste.remove-table":
+            self._remove(event, data, global_remove_table)
+        elif kind == "londiste.update-seq":
+            name = event.ev_extra1 or ""
+            if self.registers.seq(name):
+                global_update_seq(self.db, self.queue, name, _number(event))
+        elif kind == "londiste.remove-seq":
+            self._remove(event, data, global_remove_seq)
+        else:
+            raise StateError(event.named(f"Unhandled event type in queue: {kind}"))
+
+    def _remove(
+        self, event: Event, name: str, remove: Callable[[Database, str, str], object]
+    ) -> None:
+        """Take something out of the set; what is not in it, is out of it.
+
+        A node reads the list of the set when it is created, when it comes back, and before a
+        table is added: then the list may be newer than the queue that it has yet to read.
+        """
+        try:
+            remove(self.db, self.queue, name)
+        except RefusedError as refused:
+            if "not found" not in refused.message:
+                raise
+            log.debug("%s", event.named(refused.message))
+
+
+def _said(event: Event) -> str:
+    """What the event is about; none of those that come here may leave it out."""
+    if not event.ev_data:
+        raise StateError(event.named(f"bad event in queue: {event.ev_type} without data"))
+    return event.ev_data
+
+
+def _number(event: Event) -> int:
+    data = _said(event)
+    try:
+        return int(data)
+    except ValueError:
+        raise StateError(
+            event.named(f"bad event in queue: {event.ev_type} has {data!r} for a number")
+        ) from None
