@@ -149,8 +149,7 @@ def test_changes_that_another_worker_has_replayed_are_not_replayed_again(
     monkeypatch.setattr(SparkReplay, "stage", stage)
 
     def write() -> None:
-        with vdb.connect(lab.root.connstr, autocommit=True) as db:
-            db.execute("insert into t values (5000, 'once')")
+        lab.write("insert into t values (5000, 'once')")
 
     add(lab)
     lab.start(once(Step.CATCH_UP, write, []))
@@ -160,8 +159,20 @@ def test_changes_that_another_worker_has_replayed_are_not_replayed_again(
     lab.same("t")
 
 
-def test_an_event_that_names_its_table_in_its_type_only(lab: Lab) -> None:
+def test_an_event_that_names_its_table_in_its_type_only(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kind = {"op": "INSERT", "table": ["public", "t"], "pkey": ["id"]}
+    real = SparkReplay.stage
+    by_copy: list[int] = []
+
+    def stage(self: SparkReplay, *args: Any, **named: Any) -> Any:
+        made = real(self, *args, **named)
+        if " copy " in self.queue:
+            by_copy.append(made.events)
+        return made
+
+    monkeypatch.setattr(SparkReplay, "stage", stage)
 
     def write() -> None:
         with vdb.connect(lab.root.connstr, autocommit=True) as db:
@@ -171,11 +182,13 @@ def test_an_event_that_names_its_table_in_its_type_only(lab: Lab) -> None:
                 data = json.dumps({"id": 5000, "a": "json"})
                 text = "select pgq.insert_event(%s, %s, %s)"
                 db.query(text, [QUEUE, json.dumps(kind), data])
+        lab.write()
 
     add(lab)
     lab.start(once(Step.CATCH_UP, write, []))
     lab.wait_ok()
     lab.settle()
+    assert by_copy == [1]
     lab.same("t")
 
 
@@ -197,8 +210,7 @@ def test_a_table_that_is_altered_between_staging_and_merge(
     monkeypatch.setattr(SparkReplay, "stage", stage)
 
     def write() -> None:
-        with vdb.connect(lab.root.connstr, autocommit=True) as db:
-            db.execute("insert into t values (5000, 'once')")
+        lab.write("insert into t values (5000, 'once')")
 
     lab.retry_sleep = 3600
     lab.add("public.t")

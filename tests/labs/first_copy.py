@@ -137,7 +137,7 @@ class Lab:
         """Stop the worker that was started first."""
         thread, signals = self._running.pop(0)
         signals.stop.set()
-        thread.join(timeout=60)
+        thread.join(timeout=120)
         assert not thread.is_alive()
 
     @property
@@ -148,7 +148,7 @@ class Lab:
     def close(self) -> None:
         self.stop()
         self._stop.set()
-        self._ticker.join(timeout=5)
+        self._ticker.join(timeout=60)
 
     # -- tables ---------------------------------------------------------------------------------
 
@@ -224,6 +224,22 @@ class Lab:
                 > before
             )
         )
+
+    def write(self, *statements: str) -> None:
+        """Commit statements on the root, each for itself, and make a tick that is later.
+
+        Which side of a tick a change is on decides who replays it: a copy that has a tick behind
+        its snapshot hands over, and what comes then is the worker's. May be called in any thread.
+        """
+        with vdb.connect(self.root.connstr, autocommit=True) as db:
+            for statement in statements:
+                db.execute(statement)
+            written = db.value("select txid_current()")
+            seen = "select bool_or(txid_visible_in_snapshot(%s, tick_snapshot)) from pgq.tick"
+            # One call may not do: the ticker's own, begun before, takes what was asked for.
+            while not db.value(seen, [written]):
+                db.execute("select pgq.force_tick(%s)", [QUEUE])
+                db.execute("select pgq.ticker()")
 
     def same(self, table: str, dest: str | None = None, where: str = "true") -> None:
         """Both sides hold the same rows."""
