@@ -334,7 +334,7 @@ def working(node: Node) -> Iterator[None]:
         yield
     finally:
         over.set()
-        thread.join(30)
+        thread.join(120)
 
 
 # -- positions ------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def writing(chain: Chain) -> Iterator[None]:
         yield
     finally:
         over.set()
-        thread.join(30)
+        thread.join(120)
 
 
 def add_on_root(chain: Chain) -> None:

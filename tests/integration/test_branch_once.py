@@ -306,7 +306,7 @@ def test_a_second_worker_starts_while_the_first_replays_row_by_row(
     chain.root.execute("insert into u values (1, 1)")
     chain.tick()
     run(leaf)
-    threads[0].join(30)
+    threads[0].join(120)
     assert not threads[0].is_alive()
     second.close()
     assert leaf.db.query("select id from t") == [(1,)]

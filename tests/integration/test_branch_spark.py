@@ -51,7 +51,7 @@ def test_a_chain_under_load(make_chain: Callable[..., Chain], spark: Any) -> Non
         _wait(lambda: all(chain.states(node.name) == wanted for node in chain.followers))
     finally:
         over.set()
-        threads.pop().join(30)
+        threads.pop().join(120)
     last = chain.tick()
     _wait(lambda: all(node.position == last for node in chain.followers))
     for node in chain.nodes:

@@ -45,7 +45,7 @@ def test_some_columns_under_other_names_among_writers(lab: Lab) -> None:  # noqa
         lab.wait_ok()
     finally:
         done.set()
-        thread.join(30)
+        thread.join(120)
     lab.settle()
     want = "select a, 'mine'::text, id, n from t where n < 5 and a like 'x%' order by id"
     assert lab.leaf.query("select * from other.t1 order by key") == lab.root.query(want)

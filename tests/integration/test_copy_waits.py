@@ -96,8 +96,8 @@ def test_many_tables_that_wait_hold_few_connections(quick_lab: Lab) -> None:
     lab.start()
     lab.wait_until(all_wait)
     # both sides: seats, and the worker's own lock of its copies
-    assert until(lambda: lab.leaf.value(SESSIONS) <= lab.max_connections + 1, 5)
-    assert until(lambda: lab.root.value(SESSIONS) <= lab.max_connections / 2, 5)
+    assert until(lambda: lab.leaf.value(SESSIONS) <= lab.max_connections + 1)
+    assert until(lambda: lab.root.value(SESSIONS) <= lab.max_connections / 2)
     failpoint.set_hook(None)
     counted.set()
     lab.wait_ok()

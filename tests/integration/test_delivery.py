@@ -362,7 +362,7 @@ class Crowd:
         self.stop.wait(SECONDS)
         self.stop.set()
         for job in jobs:
-            job.join(30)
+            job.join(120)
         if self.errors:
             raise self.errors[0]
 

@@ -486,7 +486,7 @@ class Meanwhile(threading.Thread):
 
     def __exit__(self, *_: object) -> None:
         self.over.set()
-        self.join(10)
+        self.join(120)
 
 
 def test_pause_and_resume_wait_for_the_worker(lab: Lab) -> None:

@@ -144,7 +144,7 @@ def test_wait_sync_tells_why_a_copy_fails(lab: Lab, caplog: pytest.LogCaptureFix
         line = f"public.m: copy failed, it is tried again: {why}"
         assert until(lambda: line in caplog.messages)
         lab.leaf.db.execute("update londiste.table_info set merge_state = 'ok'")
-        waiting.join(30)
+        waiting.join(120)
     assert caplog.messages.count(line) == 1
 
 

@@ -193,7 +193,7 @@ def ticks_on(db: Database) -> bool:
     """The ticker notices a new event."""
     before = last_tick(db)
     db.call("pgq.insert_event", QUEUE, "t", "d")
-    return until(lambda: last_tick(db) > before, 10)
+    return until(lambda: last_tick(db) > before)
 
 
 def dbname(db: Database) -> str:

@@ -86,7 +86,7 @@ class UpstreamNode:
         """Stop its worker."""
         if self.process is not None:
             self.process.send_signal(signal.SIGINT)
-            self.process.wait(30)
+            self.process.wait(120)
             self.process = None
 
 
@@ -173,7 +173,7 @@ class Mixed(Chain):
                 node.worker.signals.stop.set()
                 node.worker.signals.wake.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(120)
         self._threads.clear()
         for node in self.nodes:
             node.close()
@@ -228,7 +228,7 @@ class Load:
 
     def __exit__(self, *exc: object) -> None:
         self._stop.set()
-        self._thread.join(30)
+        self._thread.join(120)
         if self.error is not None:
             raise self.error
 

@@ -164,7 +164,7 @@ class Tree:
             yield
         finally:
             over.set()
-            thread.join(10)
+            thread.join(120)
 
     def killed(self, name: str, point: str, command: str) -> None:
         """Run a command on a node in a process that is killed at a failpoint."""

@@ -68,7 +68,7 @@ def ticking(
         assert process.poll() is None, (directory / "pgqd.log").read_text()
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(15)
+        process.wait(120)
     assert "ERROR" not in (directory / "pgqd.log").read_text()
 
 

@@ -36,7 +36,7 @@ class Writers:
 
     def __exit__(self, *exc: object) -> None:
         self._stop.set()
-        self._thread.join(timeout=30)
+        self._thread.join(timeout=120)
 
     def go_on(self, rounds: int = 30) -> None:
         """Until so many more rounds are written."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.fixtures.wait import until
 from vedur import db as vdb
 from vedur.errors import DatabaseError
 
@@ -176,16 +177,12 @@ def test_the_snapshot_of_a_tick_is_taken_after_the_lock(
         "select count(*) from pg_locks l join pg_database d on d.oid = l.database"
         " where l.locktype = 'advisory' and not l.granted and d.datname = current_database()"
     )
-    deadline = 500
-    while not queue.value(waiting):
-        deadline -= 1
-        assert deadline, "the second ticker does not wait for the lock"
-        waiter.join(0.01)
+    assert until(lambda: queue.value(waiting)), "the second ticker does not wait for the lock"
     txid = queue.value(
         "with e as (select pgq.insert_event('q', 't', 'd')) select txid_current() from e"
     )
     queue.execute("select pg_advisory_unlock(1885827444, 1)")
-    waiter.join(10)
+    waiter.join(120)
     assert got == [3]
     assert queue.value(
         "select txid_visible_in_snapshot(%s, tick_snapshot) from pgq.tick where tick_id = 3", [txid]

@@ -106,7 +106,7 @@ def test_of_many_starters_one_wins_over_a_stale_file(tmp_path: Path) -> None:
         starter.stdin.flush()
     verdicts = [starter.stdout.readline().strip() for starter in starters if starter.stdout]
     for starter in starters:
-        starter.communicate("end\n", timeout=10)
+        starter.communicate("end\n", timeout=120)
     assert sorted(verdicts) == ["lost"] * 5 + ["won"]
     assert not path.exists()
 
@@ -119,10 +119,10 @@ def test_signal_pidfile_verdicts(tmp_path: Path) -> None:
     assert signal_pidfile(str(path), signal.SIGINT) is Sent.STALE
     path.write_text("junk")
     assert signal_pidfile(str(path), signal.SIGINT) is Sent.STALE
-    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"])
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     path.write_text(f"{sleeper.pid}\n")
     assert signal_pidfile(str(path), signal.SIGTERM) is Sent.OK
-    assert sleeper.wait(10) == -signal.SIGTERM
+    assert sleeper.wait(120) == -signal.SIGTERM
     assert Sent.STALE.value == "pidfile exists, but process not running"
 
 
@@ -142,7 +142,7 @@ def test_detach_returns_when_ready(tmp_path: Path) -> None:
         "signals = Signals(on_exit=pidfile.release); signals.install()\n"
         "print('to nowhere')\nos.write(2, b'to nowhere')\n"
         "half.ready()\n"
-        "signals.stop.wait(20)\npidfile.release()\n"
+        "signals.stop.wait(300)\npidfile.release()\n"
     )
     path = tmp_path / "x.pid"
     done = run_python(DETACH.format(body=body), str(path), str(tmp_path / "log"))
@@ -175,9 +175,9 @@ setup_logging(LogOptions())
 pidfile = PidFile(sys.argv[1]); pidfile.acquire()
 signals = Signals(on_exit=pidfile.release); signals.install()
 print("up", flush=True)
-end = time.monotonic() + 20
+end = time.monotonic() + 300
 while time.monotonic() < end:
-    signals.wait(20)
+    signals.wait(300)
     if signals.take_reload():
         print("reload", flush=True)
 """
@@ -203,13 +203,13 @@ def test_double_interrupt_is_a_fast_exit(looping, tmp_path: Path) -> None:
     assert "Got SIGINT, shutting down" in looping.stderr.readline()
     looping.send_signal(signal.SIGINT)
     assert "WARNING Double ^C, fast exit" in looping.stderr.readline()
-    assert looping.wait(10) == 1
+    assert looping.wait(120) == 1
     assert not (tmp_path / "x.pid").exists()
 
 
 def test_terminate_is_a_fast_exit(looping, tmp_path: Path) -> None:
     looping.send_signal(signal.SIGTERM)
-    assert looping.wait(10) == 1
+    assert looping.wait(120) == 1
     assert "Got SIGTERM, fast exit" in looping.stderr.readline()
     assert not (tmp_path / "x.pid").exists()
 
@@ -220,15 +220,14 @@ def test_hangup_asks_for_a_reload(looping) -> None:
     assert looping.poll() is None
 
 
-def test_wait_ends_with_the_time() -> None:
+def test_wait_ends_with_the_time_or_when_woken() -> None:
     signals = Signals()
     start = SYSTEM.monotonic()
     signals.wait(0.05)
     assert SYSTEM.monotonic() - start >= 0.04
     assert not signals.take_reload()
     threading.Timer(0.05, signals.wake.set).start()
-    signals.wait(10)
-    assert SYSTEM.monotonic() - start < 5
+    signals.wait(100_000)  # the test would not end
 
 
 def test_backoff_doubles_to_its_cap_and_resets() -> None:

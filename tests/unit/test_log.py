@@ -194,7 +194,7 @@ def test_drop_console(capsys, tmp_path: Path) -> None:
 def test_syslog_gets_masked_lines(tmp_path: Path, monkeypatch, capsys) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
         server.bind(str(tmp_path / "log"))
-        server.settimeout(5)
+        server.settimeout(60)
         monkeypatch.setattr("vedur.log._SYSLOG_SOCKET", str(tmp_path / "log"))
         setup_logging(LogOptions(style="pgqd", console=False, syslog_ident="pgqd"))
         log.info("to %s", "password=s3cret")
