@@ -117,6 +117,29 @@ def test_missing_tells_what_cannot_be_added(
 QUOTED = 'create schema "Weird Schema"; create table "Weird Schema"."Order" (id int primary key)'
 
 
+def test_a_type_that_does_not_keep_the_values_is_refused(lab: Lab) -> None:
+    """Events bring timestamps with a T and in any time zone, copies do not."""
+    lab.create_nodes()
+    for db, kind in ((lab.root_db, "timestamptz"), (lab.leaf_db, "text")):
+        db.execute(f"create table s.event (id int primary key, at {kind}, who text)")
+    add_table(lab.root, AddTable(tables=["s.event"]))
+    text = r'table "s.event" cannot be added: column "at" is timestamp with time zone on'
+    for options in (
+        AddTable(tables=["s.event"]),
+        AddTable(tables=["s.event"], expect_sync=True),
+        AddTable(tables=["s.event"], columns="id,at=at"),
+    ):
+        with pytest.raises(StateError, match=text):
+            add_table(lab.leaf, options)
+    lab.lines()
+    with pytest.raises(StateError, match="1 of 1 tables cannot be added"):
+        add_table(lab.leaf, AddTable(tables=["s.ev*"]))
+    assert "depends on the time zone" in reasons(lab)["s.event"]
+    assert "s.event" not in names(lab.leaf)
+    add_table(lab.leaf, AddTable(tables=["s.event"], columns="id,who"))
+    assert "s.event" in names(lab.leaf)
+
+
 def test_names_in_quotes_mean_what_they_mean_in_sql(lab: Lab) -> None:
     lab.create_nodes()
     for db in (lab.root_db, lab.leaf_db):

@@ -127,27 +127,47 @@ def test_changed_keys_become_delete_and_insert(qdb: Database, mode: str) -> None
 def test_hostile_settings_do_not_change_the_text(qdb: Database, mode: str) -> None:
     qdb.execute(
         "create table s (id int primary key, i interval, b bytea, f float8, d date, a date[],"
-        " z timestamptz)"
+        " z timestamptz, m money[], r regclass)"
     )
+    qdb.execute("create schema app create table thing (id int)")
     capture(qdb, "s", mode)
     insert = (
         "insert into s values ({}, make_interval(years => -1, days => 2), '\\xdead',"
         " 0.1::float8 + 0.2::float8, make_date(2020, 2, 1), array[make_date(2020, 2, 1)],"
-        " '2020-02-01 00:00+00')"
+        " '2020-02-01 00:00+00', array[1.5::money], 'app.thing')"
     )
     qdb.execute(insert.format(1))
     plain = events(qdb)[0][1]
     for name, value in [
         ("intervalstyle", "sql_standard"), ("bytea_output", "escape"), ("extra_float_digits", "-3"),
-        ("datestyle", "SQL, DMY"), ("datestyle", "German"),
+        ("datestyle", "SQL, DMY"), ("datestyle", "German"), ("search_path", "app, public"),
     ]:  # fmt: skip
-        qdb.execute(f"set {name} = '{value}'")
+        qdb.execute(f"select set_config('{name}', '{value}', false)")
         qdb.execute(insert.format(2))
         assert events(qdb)[0][1] == {**plain, "id": 2}, name
         assert qdb.value(f"show {name}").lower().startswith(value.split(",")[0].lower())
         qdb.execute("delete from s where id = 2")
         qdb.execute(f"reset {name}")
         events(qdb)
+
+
+def test_money_is_written_in_one_locale(qdb: Database) -> None:
+    """Other locales may not be there, so this looks at what the capture asks for."""
+    qdb.execute("create type price as (amount money)")
+    for name, columns, asks in [
+        ("m1", "m money", True), ("m2", "m price[]", True), ("m3", "m numeric, t text[]", False),
+    ]:  # fmt: skip
+        qdb.execute(f"create table {name} (id int primary key, {columns})")
+        text = qdb.value(f"select vedur.capture_settings('{name}'::regclass, 'json')")
+        assert ("lc_monetary" in text) is asks, name
+    # whoever writes an event on another path sets it
+    missing = qdb.query(
+        "select proname from pg_proc where 'extra_float_digits=1' = any (proconfig)"
+        " and not 'lc_monetary=C' = any (proconfig)"
+    )
+    assert missing == []
+    with vdb.connect(qdb.connstr) as ours:
+        assert ours.value("show lc_monetary") == "C"
 
 
 @pytest.mark.parametrize("mode", ["row", "bulk"])

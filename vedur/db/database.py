@@ -34,7 +34,8 @@ logging.getLogger("psycopg").setLevel(logging.ERROR)
 #: options, which poolers refuse.
 _PIN = (
     "set datestyle = 'ISO, YMD'; set intervalstyle = 'postgres'; set extra_float_digits = 1; "
-    "set bytea_output = 'hex'; set standard_conforming_strings = on; set client_encoding = 'UTF8'; "
+    "set bytea_output = 'hex'; set lc_monetary = 'C'; set standard_conforming_strings = on; "
+    "set client_encoding = 'UTF8'; "
     "set default_transaction_isolation = 'read committed'; set default_transaction_read_only = off"
     "; set row_security = off"
     "; select pg_catalog.set_config('synchronous_commit', 'on', false)"

@@ -39,7 +39,15 @@ from vedur.ops.change_table import DEFAULT, check_policy
 from vedur.ops.choose import choose, is_glob, meant
 from vedur.ops.copy_node import CopyNodes, copy_node_option
 from vedur.ops.create_table import create_table, plan_foreign_keys
-from vedur.ops.fitness import left_out, require_alone, unfit_tables, warn_keys, why_not
+from vedur.ops.fitness import (
+    left_out,
+    require_alone,
+    require_steady,
+    unfit_tables,
+    unsteady,
+    warn_keys,
+    why_not,
+)
 from vedur.ops.session import Session
 from vedur.ops.sync_lists import sync_tables
 from vedur.ops.wait_sync import wait_sync
@@ -244,10 +252,14 @@ def _choose(
         return chosen  # named one by one: for everything else the contract has its own words
     unfit = {name: why for name, why in unfit.items() if name not in done}
     unfit |= unfit_tables(session, info.is_root, options, chosen)
-    if not info.is_root and not options.expect_sync:
-        for table in set(chosen) - unfit.keys():
-            if reason := nodes.why_not(options.mapping(table)):
-                unfit[table] = reason
+    for table in set(chosen) - unfit.keys() if not info.is_root else ():
+        mapping = options.mapping(table)
+        reason = None if options.expect_sync else nodes.why_not(mapping)
+        if not reason:
+            node = nodes.of(mapping)
+            reason = unsteady(session.db, node.db, node.tables, mapping)
+        if reason:
+            unfit[table] = reason
     return _without(chosen, unfit, options)
 
 
@@ -307,6 +319,7 @@ def _add_one(
                 db, provider, names[table], dest or table, full=options.create_full, columns=chosen
             )
         if not info.is_root:
+            require_steady(db, provider, there, mapping)
             warn_keys(db, provider, there, options, table)
         if remote is not None:
             _require_fit(mapping, db, TableAt(provider, remote), force=options.force)

@@ -18,6 +18,8 @@ from vedur.errors import StateError
 from vedur.names import parse_name
 from vedur.ops.session import Session
 from vedur.sql import query
+from vedur.tables.mapping import TableMap
+from vedur.tables.match import match_columns, read_columns, unsteady_values
 
 if TYPE_CHECKING:
     from vedur.ops.add_table import AddTable
@@ -136,6 +138,24 @@ def require_alone(session: Session, options: AddTable, table: str) -> None:
     reason = sharing(session, options, table, options.place(table))
     if reason is not None:
         raise StateError(f'table "{table}" cannot be added: {reason}')
+
+
+def unsteady(db: Database, provider: Database, there: TableSet, table: TableMap) -> str | None:
+    """Why events would bring other values than a first copy; None where both bring the same, or
+    the table is not there on one side."""
+    known = there.local.find(table.name)
+    if known is None:
+        return None
+    theirs = read_columns(provider, parse_name(known.dest_table))
+    mine = read_columns(db, table.local_name)
+    return unsteady_values(match_columns(theirs, mine, table.columns))
+
+
+def require_steady(db: Database, provider: Database, there: TableSet, table: TableMap) -> None:
+    """Refuse a table whose types here would not keep the values that events bring."""
+    reason = unsteady(db, provider, there, table)
+    if reason is not None:
+        raise StateError(f'table "{table.name}" cannot be added: {reason}')
 
 
 def warn_keys(

@@ -7,6 +7,7 @@ looks at generated columns too, and asks what the text of a value looks like on 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,17 @@ from vedur.names import QualifiedName
 from vedur.sql import query
 from vedur.tables.columns import Columns
 
+_LENGTH = re.compile(r"\([^)]*\)")
+_MOMENT = "timestamp without time zone"
+#: Types that read a moment without a zone the same, written with a space or with a T.
+_READ_MOMENTS = frozenset((_MOMENT, "timestamp with time zone", "date", "time without time zone"))
+
+
+def without_length(kind: str) -> str:
+    """Return a type as SQL writes it without its length: timestamp(3) with time zone has it in
+    the middle."""
+    return _LENGTH.sub("", kind)
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -22,6 +34,7 @@ class Column:
 
     `type` is its type as SQL writes it, of a domain the base type, and `builtin` says that the
     server brought it along; `type_oid` is the declared type, and `plain` allows its binary form.
+    `zoned` and `naming`: its text depends on the time zone, or on the search path, of a session.
     """
 
     name: str
@@ -30,6 +43,13 @@ class Column:
     builtin: bool = True
     type_oid: int = 0
     plain: bool = False
+    zoned: bool = False
+    naming: bool = False
+
+    @property
+    def bare_type(self) -> str:
+        """Its type without a length."""
+        return without_length(self.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +78,10 @@ def read_columns(db: Database, table: QualifiedName) -> list[Column]:
     Types that the search path does not reach are written with their schemas.
     """
     rows = db.query(query("catalog", "columns"), [table.schema, table.name])
-    return [Column(r.name, r.type, r.generated, r.builtin, r.type_oid, r.plain) for r in rows]
+    return [
+        Column(r.name, r.type, r.generated, r.builtin, r.type_oid, r.plain, r.zoned, r.naming)
+        for r in rows
+    ]
 
 
 def match_columns(
@@ -75,3 +98,33 @@ def match_columns(
         tuple(c.name for c in wanted if names[c.name] not in here),
         tuple(c for c in target if c.name not in matched),
     )
+
+
+def unsteady_value(pair: ColumnPair) -> str | None:
+    """Say why an event would not bring what a copy brings; None where both bring the same.
+
+    A type whose text depends on the session, or on the format of the event, keeps its values only
+    where the other side has the same type, which reads all of these texts alike.
+    """
+    there, here = pair.source, pair.target
+    same = there.bare_type == here.bare_type or not (there.builtin or here.builtin)
+    if here.generated or same:  # types of users are the operator's business
+        return None
+    if there.zoned:
+        reason = "its text depends on the time zone of the session that writes it"
+    elif there.naming:
+        reason = "its text depends on the search path of the session that writes it"
+    elif there.bare_type == _MOMENT and here.bare_type not in _READ_MOMENTS:
+        reason = "events write it with a T, a copy with a space"
+    else:
+        return None
+    return (
+        f'column "{here.name}" is {there.type} on the provider and {here.type} here, and {reason}: '
+        f'give it the same type here (alter table ... alter column "{here.name}" type ...), or '
+        "leave it out (--columns)"
+    )
+
+
+def unsteady_values(match: ColumnMatch) -> str | None:
+    """Say why the first such column of a table cannot be replicated; None where all can."""
+    return next((reason for pair in match.pairs if (reason := unsteady_value(pair))), None)

@@ -9,15 +9,13 @@ cast to text gives another one for some types (`true`, `ab`, `10.0.0.1/32`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vedur.names import quote_ident
 from vedur.tables.columns import Columns
-from vedur.tables.match import Column, ColumnMatch, ColumnPair
+from vedur.tables.match import Column, ColumnMatch, ColumnPair, without_length
 
-_LENGTH = re.compile(r"\([^)]*\)")
 _INTEGERS = frozenset(("smallint", "integer", "bigint"))
 #: Types inside one family print equal values alike: no cast is needed, and none is paid for.
 _FAMILIES = (
@@ -68,8 +66,8 @@ class MatchedColumn(ColumnPair):
     def _read_back(self) -> bool:
         """Is a text compared by what it means?"""
         return (
-            _bare(self.source.type) in _MOMENTS
-            and _bare(self.target.type) in _TEXTS
+            self.source.bare_type in _MOMENTS
+            and self.target.bare_type in _TEXTS
             and self.target.builtin
         )
 
@@ -118,7 +116,7 @@ class Matched:
 
 def rounds(source: str, target: str) -> bool:
     """Does the target's type round values of the source's?"""
-    left, right = _bare(source), _bare(target)
+    left, right = without_length(source), without_length(target)
     if source == target or (left, right) in _WIDER:
         return False
     if left in _NUMBERS and right in _NUMBERS - _INTEGERS:
@@ -133,14 +131,9 @@ def _written(column: Column, plain: str) -> str:
 
     num_nulls, because "is null" is also true for a composite of nulls.
     """
-    if column.builtin and _bare(column.type) in _CAST_WRITES:
+    if column.builtin and column.bare_type in _CAST_WRITES:
         return f"cast({plain} as text)"
     return f"case when pg_catalog.num_nulls({plain}) = 0 then pg_catalog.concat({plain}) end"
-
-
-def _bare(kind: str) -> str:
-    """A type without its length, which may stand in the middle: timestamp(3) with time zone."""
-    return _LENGTH.sub("", kind)
 
 
 def same_text(source: str, target: str) -> bool:

@@ -11,7 +11,7 @@ from vedur.errors import StateError
 from vedur.names import QualifiedName, quote_ident
 from vedur.sql import query
 from vedur.tables.columns import Columns
-from vedur.tables.match import Column, match_columns
+from vedur.tables.match import Column, match_columns, unsteady_values
 from vedur.tables.pages import cut_pages
 
 #: Bytes of a source table per slice. One slice is one task; at about 60 MB/s it keeps a Spark
@@ -130,7 +130,8 @@ def columns_to_copy(
 ) -> CopyColumns:
     """Choose the columns to copy: those of the list, or all that both sides have.
 
-    Generated columns of the target make themselves.
+    Generated columns of the target make themselves. Raises where events would bring other values
+    than the copy.
     """
     if chosen is not None:
         _require(table, dict(chosen), source, target)
@@ -138,6 +139,9 @@ def columns_to_copy(
     pairs = [pair for pair in matched.pairs if not pair.target.generated]
     if not pairs:
         raise StateError(f'table "{table}": source and target have no column in common')
+    unsteady = unsteady_values(matched)
+    if unsteady is not None:
+        raise StateError(f'table "{table}": {unsteady}')
     same = all(
         p.source.plain and p.target.plain and p.source.type_oid == p.target.type_oid for p in pairs
     )

@@ -19,8 +19,8 @@ from vedur.pipeline.copy.plan import Slice, TableCopy
 from vedur.pipeline.copy.shape import changed, unchanged
 from vedur.sql import query
 
-#: Money is read by the locale of the session; notices would end up between the blocks of data.
-_SESSION = "set lc_monetary = 'C'; set client_min_messages = error"
+#: Notices would end up between the blocks of data.
+_SESSION = "set client_min_messages = error"
 
 
 @dataclass(frozen=True, repr=False)

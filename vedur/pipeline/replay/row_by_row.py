@@ -19,8 +19,8 @@ from vedur.errors import StateError
 from vedur.names import quote_ident
 from vedur.sql import query
 from vedur.tables.mapping import TableSpec, row_key
+from vedur.tables.match import without_length
 
-_LENGTH = re.compile(r"\([^)]*\)")
 #: By these bare names SQL means one character, one bit.
 _FIXED = re.compile(r"^(character|bit)(?! varying)")
 _WITHOUT_LENGTH = {"character": "bpchar", "bit": "bit varying"}
@@ -284,7 +284,7 @@ def _unbounded(type: str) -> str:
     the assignment to the column refuses it."""
     if '"' in type:
         return type
-    bare = _LENGTH.sub("", type)
+    bare = without_length(type)
     return _FIXED.sub(lambda found: _WITHOUT_LENGTH[found[0]], bare)
 
 

@@ -119,7 +119,8 @@ order by a.attnum
 -- Columns of a table in order, to match those of another. `type` is the type as SQL writes it, of a domain its base
 -- type, and `builtin` is about that; `type_oid` and `plain` are about the declared type. `plain` says that the type is
 -- built in, has both binary functions (its elements too), does not name other objects by oid and is read back as it
--- was written (the server cannot read the binary form of an empty tsquery).
+-- was written (the server cannot read the binary form of an empty tsquery). `zoned` and `naming`: the type is, or is
+-- made of, a type whose text depends on the session's time zone (timestamptz) or search path (regclass and its like).
 with recursive typed as (
     select a.attnum, a.attname, a.attgenerated, a.atttypid as declared, a.atttypid as typid, a.atttypmod as typmod
     from pg_catalog.pg_attribute a
@@ -131,6 +132,30 @@ with recursive typed as (
     from typed b
     join pg_catalog.pg_type t on t.oid = b.typid
     where t.typtype = 'd'
+), parts as (
+    select b.attnum, b.declared as typid
+    from typed b
+    union
+    select p.attnum, x.typid
+    from parts p
+    join pg_catalog.pg_type t on t.oid = p.typid
+    cross join lateral (
+        select t.typbasetype as typid
+        union all
+        select t.typelem
+        union all
+        select r.rngsubtype from pg_catalog.pg_range r where r.rngtypid = t.oid or r.rngmultitypid = t.oid
+        union all
+        select a.atttypid from pg_catalog.pg_attribute a where a.attrelid = t.typrelid and a.attnum > 0
+    ) x
+    where x.typid <> 0
+), made_of as (
+    select p.attnum,
+        pg_catalog.bool_or(p.typid = 'timestamptz'::pg_catalog.regtype) as zoned,
+        pg_catalog.bool_or(t.oid < 10000 and t.typname ~ '^reg') as naming
+    from parts p
+    join pg_catalog.pg_type t on t.oid = p.typid
+    group by p.attnum
 )
 select b.attname::text as name,
     pg_catalog.format_type(b.typid, b.typmod) as type,
@@ -141,8 +166,11 @@ select b.attname::text as name,
         and d.typsend <> 0 and d.typreceive <> 0
         and (d.typelem = 0 or (e.typsend <> 0 and e.typreceive <> 0))
         and d.typname !~ '^_?(reg|tsquery$)'
-        as plain
+        as plain,
+    m.zoned,
+    m.naming
 from typed b
+join made_of m on m.attnum = b.attnum
 join pg_catalog.pg_type t on t.oid = b.typid
 join pg_catalog.pg_type d on d.oid = b.declared
 left join pg_catalog.pg_type e on e.oid = d.typelem

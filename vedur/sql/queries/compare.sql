@@ -15,7 +15,6 @@ set application_name = '{mark}'
 -- Text of values must not depend on the server's settings; connect() pins the other half of them.
 -- Slices are the parallelism, so that one server is not asked to give each slice several processes.
 set timezone = 'UTC';
-set lc_monetary = 'C';
 set xmlbinary = 'base64';
 set search_path = pg_catalog, pg_temp;
 set max_parallel_workers_per_gather = 0;
@@ -28,7 +27,6 @@ set idle_in_transaction_session_timeout = 0
 -- The part of it for sessions that write what such texts say: columns may call functions of users,
 -- which need the search path as it is.
 set timezone = 'UTC';
-set lc_monetary = 'C';
 set xmlbinary = 'base64'
 
 -- name: unique_keys

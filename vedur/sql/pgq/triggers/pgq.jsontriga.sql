@@ -5,6 +5,7 @@ set datestyle = 'ISO'
 set intervalstyle = 'postgres'
 set bytea_output = 'hex'
 set extra_float_digits = 1
+set lc_monetary = 'C'
 as $$
 -- Trigger that writes each change of a table into a queue: rows as JSON.
 --

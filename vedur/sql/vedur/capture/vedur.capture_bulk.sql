@@ -7,6 +7,7 @@ set datestyle = 'ISO'
 set intervalstyle = 'postgres'
 set bytea_output = 'hex'
 set extra_float_digits = 1
+set lc_monetary = 'C'
 set row_security = off
 as $$
 -- Statement trigger that writes all changes of a statement into a queue at once.

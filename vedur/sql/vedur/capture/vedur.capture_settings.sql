@@ -15,8 +15,32 @@ declare
         'timetz', 'numeric', 'json', 'jsonb', 'xml', 'oid', 'macaddr', 'bit', 'varbit', 'tsvector']::regtype[];
     _dates oid[] := array['date', 'timestamp', 'timestamptz']::regtype[];
     _known oid[] := array['interval', 'bytea', 'float4', 'float8', 'money']::regtype[];
+    _parts text[];
     _any boolean;
 begin
+    -- The types of the columns, and all that they are made of.
+    with recursive part as (
+        select unnest(_types) as typid
+        union
+        select x.typid
+        from part as p
+            join pg_catalog.pg_type as t on t.oid = p.typid
+            cross join lateral (
+                select t.typbasetype
+                union all
+                select t.typelem
+                union all
+                select r.rngsubtype from pg_catalog.pg_range as r where r.rngtypid = t.oid or r.rngmultitypid = t.oid
+                union all
+                select a.atttypid from pg_catalog.pg_attribute as a where a.attrelid = t.typrelid and a.attnum > 0
+            ) as x (typid)
+        where x.typid <> 0
+    )
+    select array_agg(distinct t.typname::text)
+    into _parts
+    from part as p
+        join pg_catalog.pg_type as t on t.oid = p.typid
+    where t.typnamespace = 'pg_catalog'::regnamespace;
     -- Enums are plain; arrays, ranges, composites, domains may contain anything.
     _any := exists (
         select from unnest(_types) as t
@@ -32,6 +56,10 @@ begin
         case when _any or 'bytea'::regtype = any (_types) then
             'pg_catalog.current_setting(''bytea_output'') operator(pg_catalog.=) ''hex''' end,
         case when _any or _types && array['float4', 'float8']::regtype[]::oid[] then
-            'pg_catalog.current_setting(''extra_float_digits'') operator(pg_catalog.=) ''1''' end);
+            'pg_catalog.current_setting(''extra_float_digits'') operator(pg_catalog.=) ''1''' end,
+        case when 'money' = any (_parts) then
+            'pg_catalog.current_setting(''lc_monetary'') operator(pg_catalog.=) ''C''' end,
+        -- Names of objects must be read on other nodes: the slow path writes them with their schemas.
+        case when exists (select from unnest(_parts) as p where p ~ '^reg') then 'false' end);
 end;
 $$;

@@ -15,6 +15,7 @@ set datestyle = 'ISO'
 set intervalstyle = 'postgres'
 set bytea_output = 'hex'
 set extra_float_digits = 1
+set lc_monetary = 'C'
 as $$
 -- Write the events of one change where generated capture cannot: other settings, a table altered since,
 -- a changed key, rows that are old already, a deferrable key, a queue with a limit or closed for writing.

@@ -5,6 +5,7 @@ set datestyle = 'ISO'
 set intervalstyle = 'postgres'
 set bytea_output = 'hex'
 set extra_float_digits = 1
+set lc_monetary = 'C'
 set row_security = off
 as $$
 -- Statement trigger before TRUNCATE on a partition of a replicated table: row triggers are cloned to partitions,
