@@ -200,7 +200,9 @@ def test_its_java_is_killed_under_load(site: Site) -> None:
     assert "ERR" not in site.lab.londiste(ROOT, "status").stdout
 
 
+@pytest.mark.long
 def test_its_java_is_killed_while_nothing_happens(site: Site) -> None:
+    """That an idle worker looks at all is in tests/integration/test_spark_lost.py."""
     site.caught_up()
     worker, java = site.worker, site.java
     assert java is not None

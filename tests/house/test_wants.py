@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests.fixtures import examples
+from tests.fixtures.pg import turn
 from tests.fixtures.wants import ORACLES, SOURCES, summary, wanting
 
 ROOT = Path(__file__).parents[2]
@@ -146,3 +147,19 @@ def test_make_hands_one_seed_to_order_and_examples(seed: str) -> None:
     assert f"seed={seed}; /nowhere/bin/pytest --randomly-seed=$seed --hypothesis-seed=$seed" in (
         done.stdout
     ), done.stderr
+
+
+def test_each_version_has_its_turn_and_a_test_has_always_the_same() -> None:
+    versions = [15, 16, 18]
+    turns = [turn(f"tests/sql/test_x.py::test_{n}[pg]", versions) for n in range(300)]
+    assert turns == [turn(f"tests/sql/test_x.py::test_{n}[pg]", versions) for n in range(300)]
+    assert all(turns.count(version) > 60 for version in versions)
+
+
+def test_what_make_test_leaves_out_for_its_version_is_left_to_make_test_long(
+    request: pytest.FixtureRequest,
+) -> None:
+    for item in request.session.items:
+        assert not (item.get_closest_marker("every_version") and item.get_closest_marker("long"))
+    recipes = (ROOT / "Makefile").read_text()
+    assert '-m "not long"' in recipes and '-m "long or hypothesis"' in recipes

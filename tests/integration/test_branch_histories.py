@@ -71,7 +71,7 @@ def test_a_branch_equals_the_root(
             chain.tick()
 
     @settings(
-        max_examples=examples(15),
+        max_examples=examples(6, 150),
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     )
     @given(

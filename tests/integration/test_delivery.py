@@ -263,7 +263,7 @@ def _world(connstr: str) -> Iterator[World]:
 
 
 @settings(
-    max_examples=examples(25),
+    max_examples=examples(10, 250),
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -98,7 +98,7 @@ def _lab(make_leaf: Callable[..., Leaf], flags: str | None) -> Leaf:
 @pytest.mark.parametrize("flags", [None, "AIUDJ"], ids=["urlenc", "json"])
 @pytest.mark.parametrize(
     ("count", "row_by_row"),
-    [(examples(50), False), (examples(20), True), (4, False)],
+    [(examples(20, 500), False), (examples(12, 200), True), (4, False)],
     ids=["in-process", "row-by-row", "spark"],
 )
 def test_a_node_has_the_rows_of_its_conditions(
@@ -108,7 +108,7 @@ def test_a_node_has_the_rows_of_its_conditions(
     count: int,
     row_by_row: bool,
 ) -> None:
-    if count > 10:
+    if count > 4:
         monkeypatch.setattr(replay, "run_tasks", run_here)
     monkeypatch.setattr(consumer, "EVENTS_PER_SLICE", 1)
     leaf = _lab(make_leaf, flags)

@@ -14,6 +14,8 @@ from vedur.db import install as installer
 from vedur.db.install import State, inspect, install
 from vedur.sql import SCHEMAS
 
+pytestmark = pytest.mark.every_version
+
 
 def _states(db: vdb.Database) -> dict[str, State]:
     return {c.schema: c.state for c in inspect(db)}

@@ -241,7 +241,7 @@ lives = st.lists(st.integers(0, 8), min_size=1, max_size=30)
     base=st.sampled_from([3, (1 << 31) - 9, (1 << 32) - 40, (1 << 40) + 3, (1 << 62) + 3]),
 )
 @settings(
-    max_examples=examples(60),
+    max_examples=examples(30, 600),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_a_transaction_belongs_to_the_first_tick_that_sees_it(

@@ -102,7 +102,7 @@ def check(leaf: Leaf) -> None:
 def test_mend_and_replay_end_in_the_provider(
     quick_leaf: Callable[..., Leaf], monkeypatch: pytest.MonkeyPatch, flags: str | None
 ) -> None:
-    run_histories(quick_leaf(), monkeypatch, flags, examples(25))
+    run_histories(quick_leaf(), monkeypatch, flags, examples(10, 250))
 
 
 @pytest.mark.spark

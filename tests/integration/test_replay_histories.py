@@ -110,7 +110,7 @@ class Session:
 
 
 @pytest.mark.parametrize("flags", [None, "AIUDJ"], ids=["urlenc", "json"])
-@pytest.mark.parametrize("count", [examples(60), 4], ids=["in-process", "spark"])
+@pytest.mark.parametrize("count", [examples(25, 600), 4], ids=["in-process", "spark"])
 def test_replay_equals_row_by_row(
     make_leaf: Callable[..., Leaf],
     make_db_on: Callable[..., Database],
@@ -119,7 +119,7 @@ def test_replay_equals_row_by_row(
     flags: str | None,
     count: int,
 ) -> None:
-    if count > 10:
+    if count > 4:
         monkeypatch.setattr(replay, "run_tasks", run_here)
     monkeypatch.setattr(consumer, "EVENTS_PER_SLICE", 1)
     leaf = make_leaf("ours")

@@ -7,6 +7,8 @@ import pytest
 from vedur import db as vdb
 from vedur.errors import PrivilegeError
 
+pytestmark = pytest.mark.every_version
+
 
 @pytest.fixture
 def roles(db: vdb.Database) -> vdb.Database:

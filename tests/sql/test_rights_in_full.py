@@ -16,6 +16,8 @@ from vedur import db as vdb
 from vedur.db.install import install
 from vedur.sql import SCHEMAS
 
+pytestmark = pytest.mark.every_version
+
 EXPECTED = Path(__file__).with_name("rights.txt")
 OURS = [*SCHEMAS, "vedur_work"]
 

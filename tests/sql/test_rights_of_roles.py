@@ -14,6 +14,8 @@ import pytest
 from vedur import db as vdb
 from vedur.errors import DatabaseError, PrivilegeError
 
+pytestmark = pytest.mark.every_version
+
 ORDERS = ["EXECUTE", "execute", " EXECUTE ", "pgq.location-info", "londiste.add-table"]
 
 
