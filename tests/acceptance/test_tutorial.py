@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -82,7 +82,14 @@ def _part(end: str) -> str:
     return text[: text.index(f"\n{end}\n")] if end else text
 
 
-def _run(command: str, want: str, cwd: Path, path: str) -> None:
+def _run(
+    command: str,
+    want: str,
+    cwd: Path,
+    path: str,
+    more: Sequence[tuple[re.Pattern[str], str]] = (),
+) -> None:
+    """Run a command and compare what it prints; `more` is what else differs from run to run."""
     # Python buffers what goes to a pipe, unless told otherwise; the order of lines must be the same
     env = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
     done = subprocess.run(
@@ -97,7 +104,7 @@ def _run(command: str, want: str, cwd: Path, path: str) -> None:
         check=False,
     )
     got = done.stdout
-    for pattern, written in CHANGING:
+    for pattern, written in (*CHANGING, *more):
         got = pattern.sub(written, got)
         want = pattern.sub(written, want)  # a page may show what was seen once
     # a listing ends in empty lines, which the page leaves out

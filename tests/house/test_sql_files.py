@@ -96,3 +96,16 @@ def test_a_tables_key_is_chosen_by_one_rule() -> None:
 
     (function,) = (f for f in schema_files("londiste") if f.path.endswith("londiste.table_key.sql"))
     assert rule(function.text) == rule(query("catalog", "table_keys"))
+
+
+def test_the_key_of_a_table_is_chosen_by_one_rule() -> None:
+    """A provider without our schemas is asked by a query, everybody else by the function."""
+    function = (ROOT / "londiste/internal/londiste.table_key.sql").read_text("utf-8")
+    texts = [" ".join(text.split()) for text in (function, query("catalog", "table_keys"))]
+    rules = [re.search(r"and i\.indisunique and \(.* x\.relname limit 1", text) for text in texts]
+    chosen = [
+        re.search(r"select a\.attname::text from .* order by k\.nr\)", text) for text in texts
+    ]
+    for found in (rules, chosen):
+        assert all(found)
+        assert found[0][0] == found[1][0]  # type: ignore[index]

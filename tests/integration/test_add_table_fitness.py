@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.fixtures.wait import until
 from tests.integration.test_ops_admin import QUEUE, Lab, lab
 from tests.labs.first_copy import Lab as CopyLab
 from tests.labs.in_process import quick_leaf
@@ -19,6 +21,8 @@ from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.check import check
 from vedur.ops.resync import resync
 from vedur.ops.session import Session
+from vedur.ops.sync_lists import sync_tables
+from vedur.sql import query
 
 __all__ = ["lab", "quick_leaf"]
 
@@ -251,6 +255,37 @@ def test_a_table_that_others_feed_is_not_emptied(lab: Lab) -> None:
     assert names(lab.leaf) == ["s.a", "s.c"]
     with pytest.raises(UsageError, match="--merge-all is not supported yet"):
         add_table(lab.leaf, AddTable(tables=["s.b"], merge_all=True))
+
+
+def test_two_commands_for_one_table_go_one_after_the_other(lab: Lab) -> None:
+    """Each alone would be right; the second copy would take the rows of the first away."""
+    lab.create_nodes()
+    lab.root_db.execute("create table s.c (like s.a including all)")
+    add_table(lab.root, AddTable(tables=["s.a", "s.c"]))
+    sync_tables(lab.leaf, lab.leaf_db, lab.root_db)
+    lab.leaf_db.execute("begin")
+    lab.leaf_db.value(query("admin", "lock_destination"), ["s.a"])  # as the first command does
+    failed: list[str] = []
+
+    def second() -> None:
+        with Session(lab.leaf.settings) as session:
+            try:
+                add_table(session, AddTable(tables=["s.c"], dest_table="s.a", no_triggers=True))
+            except StateError as error:
+                failed.append(error.message)
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    waits = "select exists (select from pg_locks where locktype = 'advisory' and not granted)"
+    try:
+        assert until(lambda: bool(lab.root_db.value(waits)) or bool(lab.leaf_db.value(waits)))
+        args = "'replika', 's.a', '{}', null, 's.a'"
+        assert lab.leaf_db.one(f"select * from londiste.local_add_table({args})").ret_code == 200
+    finally:
+        lab.leaf_db.execute("commit")
+        thread.join(60)
+    assert len(failed) == 1 and 'brings rows to "s.a" already' in failed[0]
+    assert names(lab.leaf) == ["s.a"]
 
 
 def test_expect_sync_takes_the_table_of_this_queue_alone(lab: Lab) -> None:

@@ -12,7 +12,10 @@ import pytest
 from tests.fixtures.wait import until
 from tests.labs.first_copy import Lab
 from tests.labs.pair import QUEUE, call
+from vedur import db as vdb
 from vedur import failpoint
+from vedur.status.snapshot import read_node
+from vedur.worker.first_copy.steps import Step
 
 pytestmark = [pytest.mark.timeout(400)]
 
@@ -103,3 +106,28 @@ def test_many_tables_that_wait_hold_few_connections(quick_lab: Lab) -> None:
     lab.wait_ok()
     assert until(lambda: not lab.debris())
     assert until(lambda: lab.root.value(SESSIONS) == 0)
+
+
+def test_status_shows_a_copy_that_fails_again_and_again(quick_lab: Lab) -> None:
+    """The error stays while the next attempt runs, until it is past the step that failed."""
+    lab = quick_lab
+    for db, check in ((lab.root, ""), (lab.leaf, " check (v < 5)")):
+        db.execute(f"create table t (id int primary key, v int{check})")
+    lab.root.execute("insert into t values (1, 7)")
+    shown: list[list[str]] = []
+
+    def look(table: str, step: Step) -> None:
+        if step is Step.LOAD:
+            with vdb.connect(lab.leaf.connstr, autocommit=True) as db:
+                shown.append([error.error for error in read_node(db, QUEUE, "leaf").copy_errors])
+
+    lab.add("public.t")
+    lab.start(look)
+    assert until(lambda: len(shown) > 3, 60), lab.states()
+    assert shown[0] == []
+    for errors in shown[1:4]:
+        assert len(errors) == 1 and "violates check constraint" in errors[0]
+    lab.leaf.execute("alter table t drop constraint t_v_check")
+    lab.wait_ok()
+    assert read_node(lab.leaf, QUEUE, "leaf").copy_errors == ()
+    lab.same("t")

@@ -24,6 +24,7 @@ from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.create_node import create_node, plan_node
 from vedur.ops.doctor.run import doctor
 from vedur.ops.execute.run import execute
+from vedur.ops.quarantine.list_errors import errors
 from vedur.ops.session import Session
 from vedur.ops.wait_sync import wait_sync
 from vedur.status.tree import tree_lines
@@ -163,6 +164,30 @@ def test_changes_by_hand_are_in_status_and_doctor(lab: Lab) -> None:
             'run "repair public.m --apply" on every node that has the table',
         )
     ]
+
+
+@pytest.mark.parametrize(
+    "change", ["alter table m detach partition m_2026_01", "drop table m_2026_01"]
+)
+def test_changes_by_hand_are_in_errors_and_check(lab: Lab, change: str) -> None:
+    add_table(lab.leaf, AddTable(tables=["m"], create_full=True, expect_sync=True))
+    assert errors(lab.root) == []
+    lab.root.db.execute("insert into m values ('2026-01-05', 1, 'x')")
+    lab.root.db.value("select vedur.watch_tables('replika')")
+    (found,) = check_op.check(lab.leaf)
+    assert found.differences == ()
+    lab.root.db.execute(change)
+    lab.root.db.value("select vedur.watch_tables('replika')")
+    (report,) = errors(lab.root)
+    assert (report.kind, report.table) == ("table", "public.m")
+    assert "partition public.m_2026_01 was" in report.what
+    assert report.actions == ('run "repair public.m --apply" on every node that has the table',)
+    (found,) = check_op.check(lab.leaf)
+    assert found.differences == (f"on provider: {report.what}: {report.actions[0]}",)
+    lab.root.db.value("select vedur.forget_table_changes('replika', 'public.m')")
+    assert errors(lab.root) == []
+    (found,) = check_op.check(lab.leaf)
+    assert found.differences == ()
 
 
 def run_script(leaf: Leaf, path: Path, name: str, script: str) -> None:

@@ -115,6 +115,8 @@ WRITER = {
     "bytea_output": "escape",
 }
 LATER = 100_000
+#: Tables (one has the name of a type), and the format of their events.
+FORMATS = {"many": "J", "json": "J", "urlenc": "L", "sql": "Q"}
 
 
 def test_every_base_type_is_looked_at(quick_lab: Lab) -> None:
@@ -131,20 +133,21 @@ def column(kind: str) -> str:
     return quote_ident(kind)
 
 
-def make_tables(lab: Lab, leaf_type: str) -> None:
-    """Tables `json`, `urlenc` and `sql`, with a column for each type."""
+def make_tables(lab: Lab) -> None:
+    """Tables with a column for each type."""
     for db, own in ((lab.root, True), (lab.leaf, False)):
         db.raw.execute(OWN_TYPES)
-        listed = ", ".join(f"{column(k)} {k if own else leaf_type}" for k in VALUES)
-        for name in ("json", "urlenc", "sql"):
+        listed = ", ".join(f"{column(k)} {k if own else 'text'}" for k in VALUES)
+        for name in FORMATS:
             db.raw.execute(f'create table "{name}" (id int primary key, {listed})')
-    for name, flags in (("json", "AIUDJ"), ("urlenc", "AIUDL"), ("sql", "AIUDQ")):
-        call(lab.root, "londiste.local_add_table", QUEUE, f"public.{name}", [f"tgflags={flags}"])
+    for name, letter in FORMATS.items():
+        args = [f"tgflags=AIUD{letter}"]
+        call(lab.root, "londiste.local_add_table", QUEUE, f"public.{name}", args)
         call(lab.leaf, "londiste.global_add_table", QUEUE, f"public.{name}")
 
 
 def insert(app: psycopg.Connection[Any], table: str, first: int, times: int) -> int:
-    """Write each value in rows that look alike, many times: such rows go the fast path, too."""
+    """Write each value, in rows that look alike."""
     rounds = max(map(len, VALUES.values()))
     for nr in range(rounds):
         kinds = {k: v[nr] for k, v in VALUES.items() if nr < len(v)}
@@ -158,22 +161,26 @@ def insert(app: psycopg.Connection[Any], table: str, first: int, times: int) -> 
     return rounds * times
 
 
-@pytest.mark.parametrize("leaf_type", ["text", "varchar"])
-def test_copy_and_replay_write_the_same_text(quick_lab: Lab, leaf_type: str) -> None:
+def test_copy_and_replay_write_the_same_text(quick_lab: Lab) -> None:
     lab = quick_lab
-    make_tables(lab, leaf_type)
+    make_tables(lab)
     app = psycopg.connect(lab.root.connstr, autocommit=True)
-    for name, value in WRITER.items():
-        app.execute("select set_config(%s, %s, false)", [name, value])
-    times = {"json": 250, "urlenc": 2, "sql": 2}
-    counts = {name: insert(app, name, 1, times[name]) for name in times}
-    lab.add_leaf(*(f"public.{name}" for name in times))
+    app.execute("set lc_monetary = 'C'")
+    # Where many rows look alike, capture and replay take their fast paths. An ordinary session
+    # writes those, and one with settings of its own the others.
+    times = {name: 200 if name == "many" else 2 for name in FORMATS}
+    counts = {name: insert(app, name, 1, times[name]) for name in FORMATS}
+    lab.add_leaf(*(f"public.{name}" for name in FORMATS))
     lab.start()
     lab.wait_ok()
-    for name in times:
+    for name in FORMATS:
+        if name != "many":
+            for setting, value in WRITER.items():
+                app.execute("select set_config(%s, %s, false)", [setting, value])
         insert(app, name, LATER + 1, times[name])
         app.execute(f'update "{name}" set text = text where id > {LATER} and id % 5 = 0')
-        app.execute(f'update "{name}" set id = id + {LATER} where id > {LATER} and id % 3 = 0')
+        moved = f"id > {LATER} and id % {times[name]} = 1"
+        app.execute(f'update "{name}" set id = id + {LATER} where {moved}')
     lab.settle()
     app.close()
     for name, count in counts.items():

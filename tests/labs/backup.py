@@ -6,6 +6,8 @@ behind: rows, positions, ticks and sequences of an earlier moment.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from tests.labs.leaf import Leaf
 from tests.labs.pair import QUEUE, WORKER
 from vedur import db as vdb
@@ -14,12 +16,19 @@ from vedur.config import LondisteSettings
 from vedur.db import Database
 from vedur.db.conninfo import with_params
 from vedur.ops.session import Session
+from vedur.worker.loop import Worker
+
+
+class Working(Protocol):
+    """A node whose worker runs in this process."""
+
+    worker: Worker
 
 
 class Backup:
     """A database as it was, to be put back under its own name."""
 
-    def __init__(self, leaf: Leaf, db: Database) -> None:
+    def __init__(self, leaf: Working, db: Database) -> None:
         self.leaf, self.db, self.name = leaf, db, str(db.value("select current_database()"))
         self.copy = f"{self.name}_backup"
         self._clone(self.name, self.copy)

@@ -58,11 +58,11 @@ class Cycle:
         self.note["status"] = self.note.get("status", 0) + 1
         return {n["name"]: n for n in json.loads(done.out)["nodes"]}
 
-    def must_say_dead(self, away: str) -> None:
+    def must_say_away(self, away: str) -> None:
         """Asked at the other node, a node that is away is said to be away."""
         other = ROOT if away == LEAF else LEAF
         node = self.said(other)[away]
-        if node["type"] != "dead" or not node["failure"]:
+        if node["type"] != "unreachable" or not node["failure"]:
             raise checks.Failed(f"{away} is away, status says {node}")
 
     def must_say_standing(self) -> None:
@@ -192,7 +192,7 @@ def crash(c: Cycle, name: str, mode: str, away: float) -> None:
         server.stop(mode)
     if away > 0.3:
         time.sleep(away / 2)
-        c.must_say_dead(name)
+        c.must_say_away(name)
         time.sleep(away / 2)
     with c.rig._server_env(name):
         for _ in range(100):
@@ -255,7 +255,7 @@ def _cut(name: str) -> Run:
             away = c.rng.choice((0.1, 0.5, c.rng.uniform(0.5, 3.0)))
             time.sleep(away)
             if away > 0.4:
-                c.must_say_dead(name)
+                c.must_say_away(name)
         finally:
             proxy.restore()
 

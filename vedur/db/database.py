@@ -18,6 +18,7 @@ from psycopg import sql as pgsql
 from psycopg.rows import namedtuple_row
 
 from vedur.db.conninfo import cut_password, with_defaults
+from vedur.db.pooler import require_own_session
 from vedur.db.row_security import explain, is_row_security
 from vedur.errors import ConnectError, DatabaseError, PrivilegeError, first_line
 
@@ -297,10 +298,14 @@ def connect(
     """Open a connection; `name` is what log lines and errors call it."""
     log.debug("Connect '%s' to '%s'", name, cut_password(connstr))
     try:
-        raw = psycopg.connect(
-            with_defaults(connstr, application_name), autocommit=True, row_factory=namedtuple_row
-        )
-        raw.execute(_PIN)
+        conninfo = with_defaults(connstr, application_name)
+        raw = psycopg.connect(conninfo, autocommit=True, row_factory=namedtuple_row)
+        try:
+            require_own_session(raw, conninfo, name)
+            raw.execute(_PIN)
+        except BaseException:
+            raw.close()
+            raise
         raw.autocommit = autocommit
     except psycopg.Error as error:
         first = error.diag.message_primary or first_line(error)

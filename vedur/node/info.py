@@ -1,6 +1,6 @@
 """What a database knows about its node, as frozen values.
 
-Every `get_…` returns None or an empty list where the queue has no node here; nothing is written.
+Every function reads only; `get_…` returns None or an empty list where the queue has no node here.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class NodeInfo:
 
     @property
     def is_root(self) -> bool:
-        """True where changes are made, so that nothing has to be waited for."""
+        """Is it the node where changes are made, so that nothing has to be waited for?"""
         return self.node_type is NodeType.ROOT
 
     @property
     def attrs(self) -> dict[str, str]:
-        """The node's attributes; a key without a value gives an empty string."""
+        """Return the node's attributes; a key without a value gives an empty string."""
         pairs = (part.partition("=") for part in (self.node_attrs or "").split("&") if part)
         return {unquote_plus(key): unquote_plus(value) for key, _, value in pairs}
 
@@ -119,7 +119,8 @@ def _from_row(cls: type[T], row: Row) -> T:
 
 
 def _answered(rows: list[Row]) -> Row | None:
-    """The row, None for 404: the queue has no node here."""
+    """Return the row of an answer, None for 404 (the queue has no node here); raises for other
+    refusals."""
     row = rows[0] if rows else None
     if row is None or row.ret_code == 404:
         return None
@@ -129,31 +130,31 @@ def _answered(rows: list[Row]) -> Row | None:
 
 
 def get_node_info(db: Database, queue: str) -> NodeInfo | None:
-    """The local node of the queue, None where there is none."""
+    """Read the local node of the queue; None where there is none."""
     row = _answered(exec_query(db, "pgq_node.get_node_info", queue))
     return None if row is None or row.node_type is None else _from_row(NodeInfo, row)
 
 
 def get_worker_state(db: Database, queue: str) -> WorkerState | None:
-    """The position of the local worker, None where the queue has no node."""
+    """Read the position of the local worker; None where the queue has no node."""
     row = _answered(exec_query(db, "pgq_node.get_worker_state", queue))
     return None if row is None else _from_row(WorkerState, row)
 
 
 def get_consumer_info(db: Database, queue: str) -> list[ConsumerInfo]:
-    """All consumers that keep their position here, the worker among them."""
+    """Read all consumers that keep their position here, the worker among them."""
     rows = exec_query(db, "pgq_node.get_consumer_info", queue)
     return [_from_row(ConsumerInfo, row) for row in rows]
 
 
 def get_queue_locations(db: Database, queue: str) -> list[Location]:
-    """All members of the set that this node knows."""
+    """Read all members of the set that this node knows."""
     rows = exec_query(db, "pgq_node.get_queue_locations", queue)
     return [_from_row(Location, row) for row in rows]
 
 
 def get_subscriber_info(db: Database, queue: str) -> list[Subscriber]:
-    """Nodes that read from this one."""
+    """Read which nodes read from this one."""
     rows = exec_query(db, "pgq_node.get_subscriber_info", queue)
     return [_from_row(Subscriber, row) for row in rows]
 
@@ -173,5 +174,5 @@ def passes_nothing_on(db: Database, info: NodeInfo) -> bool:
 
 
 def has_schema(db: Database) -> bool:
-    """Whether pgq_node is installed at all; asking a bare database must not be an error."""
+    """Read whether pgq_node is installed at all; asking a bare database must not be an error."""
     return bool(db.value(query("node", "has_schema")))

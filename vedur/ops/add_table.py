@@ -319,6 +319,9 @@ def _add_one(
                 db, provider, names[table], dest or table, full=options.create_full, columns=chosen
             )
         if not info.is_root:
+            # another command may be adding a table with the same destination: one after the other
+            db.value(query("admin", "lock_destination"), [options.place(table)])
+            require_alone(session, options, table)
             require_steady(db, provider, there, mapping)
             warn_keys(db, provider, there, options, table)
         if remote is not None:

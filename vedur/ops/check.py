@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vedur.catalog.tables import TableInfo, get_table_list
+from vedur.catalog.watch import read_table_problems
 from vedur.db import Database
 from vedur.db.row_security import advice
 from vedur.errors import StateError
@@ -36,7 +37,8 @@ def check(
     session: Session, tables: Sequence[str] = (), *, structure_only: bool = False
 ) -> list[Finding]:
     """Compare the structure of local tables with the provider's, column by column; unless
-    `structure_only`, also name what keeps rows from being moved as they are."""
+    `structure_only`, also name what keeps rows from being moved as they are, and changes by hand
+    that the provider knows of and this node may lack."""
     info = session.require_node()
     if info.is_root:
         raise StateError(
@@ -44,10 +46,26 @@ def check(
         )
     provider = session.provider(info)
     there = get_table_list(provider, session.queue).local
-    return [
+    found = [
         _compare(session.db, provider, table, there.find(table.table_name), structure_only)
         for table in chosen_tables(session, tables)
     ]
+    if structure_only:
+        return found
+    changed = _changed_by_hand(provider, session.queue)
+    return [
+        replace(one, differences=(*one.differences, *changed.get(one.table, ()))) for one in found
+    ]
+
+
+def _changed_by_hand(provider: Database, queue: str) -> dict[str, list[str]]:
+    """Read what the provider knows of changes that no event has carried here, by table."""
+    changed: dict[str, list[str]] = {}
+    for problem in read_table_problems(provider, queue):
+        if problem.severity == "fail":
+            text = f"on provider: {problem.what}: {problem.action}"
+            changed.setdefault(problem.table_name, []).append(text)
+    return changed
 
 
 def _compare(

@@ -34,7 +34,7 @@ class Subscription:
 
 
 def get_subscription(db: Database, queue: str, consumer: str) -> Subscription | None:
-    """The subscription, None where there is no such consumer."""
+    """Read where a consumer stands; None where there is no such consumer."""
     row = db.one(query("worker", "subscription"), [queue, consumer])
     if row is None:
         return None
@@ -42,7 +42,7 @@ def get_subscription(db: Database, queue: str, consumer: str) -> Subscription | 
 
 
 def get_ticks(db: Database, queue: str, first: int, last: int) -> list[Tick]:
-    """The ticks from `first` to `last`, both included."""
+    """Read the ticks from `first` to `last`, both included."""
     rows = db.query(query("worker", "ticks"), [queue, first, last])
     return [Tick(r.tick_id, Snapshot.parse(r.snapshot), r.tick_event_seq) for r in rows]
 
@@ -50,9 +50,9 @@ def get_ticks(db: Database, queue: str, first: int, last: int) -> list[Tick]:
 def get_ticks_ahead(
     db: Database, queue: str, first: int, last: int, events: int, page: int = 200
 ) -> list[Tick]:
-    """The ticks from `first` to `last`, and on until one lies more than `events` behind `last`.
+    """Read the ticks from `first` to `last`, and on until one is more than `events` behind `last`.
 
-    Read in pages: the backlog may hold very many ticks, and the cost of a batch must not grow
+    In pages: the backlog may hold very many ticks, and the cost of a batch must not grow
     with it. A page may reach further than asked for.
     """
     ticks: list[Tick] = []
@@ -68,7 +68,7 @@ def get_ticks_ahead(
 
 
 def get_backlog(db: Database, queue: str, tick: int, age: str = "0") -> int:
-    """About how many events lie between a tick and the newest of some age."""
+    """Read about how many events lie between a tick and the newest tick of some age."""
     return max(0, int(db.value(query("worker", "backlog"), [age, tick, queue]) or 0))
 
 
@@ -81,7 +81,8 @@ def next_batch(
     min_count: int | None = None,
     min_interval: str | None = None,
 ) -> Batch | None:
-    """Open the next batch, or see again the one that is open; None if there is none yet."""
+    """Open the next batch, or read again the one that is open; None if there is none yet. Writes to
+    the provider."""
     row = db.one(query("worker", "next_batch"), [queue, consumer, min_lag, min_count, min_interval])
     if row is None or row.batch_id is None:
         return None
@@ -96,5 +97,5 @@ def next_batch(
 
 
 def finish_batch(db: Database, batch: int) -> None:
-    """The provider may forget it."""
+    """Close a batch: writes the consumer's new place on the provider, which may forget it."""
     db.execute(query("worker", "finish_batch"), [batch])

@@ -21,7 +21,7 @@ from vedur.log import mask
 from vedur.node.info import get_node_info, get_subscriber_info
 from vedur.sql import query
 from vedur.status.quarantine import Quarantined, read_quarantine, read_stuck_events
-from vedur.status.snapshot import DEAD, CopyStatus, NodeStatus, read_copies, read_node
+from vedur.status.snapshot import UNREACHABLE, CopyStatus, NodeStatus, read_copies, read_node
 
 T = TypeVar("T")
 
@@ -232,7 +232,7 @@ def read_detail(db: Database, queue: str, name: str) -> NodeDetail:
     """Read everything about one node. Raises only `ConnectError`."""
     ask = _Asker()
     status = ask.one("the node", lambda: read_node(db, queue, name))
-    status = status or NodeStatus(name, DEAD, failure="its state cannot be read")
+    status = status or NodeStatus(name, UNREACHABLE, failure="its state cannot be read")
     if status.failure is not None:
         return NodeDetail(
             status,

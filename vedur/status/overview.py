@@ -27,7 +27,7 @@ from vedur.sql import query
 from vedur.status.detail import NodeDetail, read_detail
 from vedur.status.quarantine import stuck_dict
 from vedur.status.rotation import find_holders
-from vedur.status.snapshot import DEAD, TAGGED, NodeStatus, with_tree
+from vedur.status.snapshot import DEAD, TAGGED, UNREACHABLE, NodeStatus, with_tree
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ class SetReader:
         now = self.clock.monotonic()
         since, failure = self._failed.get(key, (None, ""))
         if since is not None and now - since < self.leave_alone:
-            return NodeDetail(NodeStatus(name, DEAD, failure=failure))
+            return NodeDetail(NodeStatus(name, UNREACHABLE, failure=failure))
         try:
             detail = read_detail(self._connection(key, f"node.{name}"), self.queue, name)
         except DatabaseError as error:
@@ -167,7 +167,7 @@ class SetReader:
             failure = mask(error.message)
             if key != _LOCAL:
                 self._failed[key] = (now, failure)
-            return NodeDetail(NodeStatus(name, DEAD, failure=failure))
+            return NodeDetail(NodeStatus(name, UNREACHABLE, failure=failure))
         self._failed.pop(key, None)
         service = parse(member.node_location).get("service")
         return replace(detail, status=replace(detail.status, service=service))
@@ -254,7 +254,8 @@ def _side_by_side(
             except Exception as error:
                 log.exception("BUG: asking node %s", member.node_name)
                 failure = f"it could not be asked: {type(error).__name__}"
-                answers[at] = NodeDetail(NodeStatus(member.node_name, DEAD, failure=failure))
+                status = NodeStatus(member.node_name, UNREACHABLE, failure=failure)
+                answers[at] = NodeDetail(status)
 
     threads = [
         threading.Thread(target=work, name=f"vedur-ask-{number}", daemon=True)

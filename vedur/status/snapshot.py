@@ -1,6 +1,7 @@
 """The state of every node of a set, asked in parallel; nothing is written.
 
-A node that cannot be reached is part of the answer, with type `dead` and the reason. Lag is time:
+A node that cannot be asked is part of the answer, with the reason: its type is `dead` where an
+operator has tagged it so, and `unreachable` where it does not answer. Lag is time:
 on the root that of the ticker, elsewhere the age, by the root's clock, of the tick that is
 applied. `SetStatus.as_dict` is the JSON that `status --json` prints.
 """
@@ -30,7 +31,8 @@ from vedur.node.info import (
 from vedur.sql import query
 from vedur.status.agreement import Disagreement, find_disagreements
 
-DEAD = "dead"
+#: Types of nodes that cannot be asked: one that was tagged, and one that should answer.
+DEAD, UNREACHABLE = "dead", "unreachable"
 TAGGED = "tagged as dead"
 #: Connections at a time; each is mostly waiting for a server.
 _MAX_THREADS = 16
@@ -67,9 +69,19 @@ class ConsumerError:
 
 
 @dataclass(frozen=True)
-class NodeStatus:
-    """One node. `failure` says why nothing more is known.
+class CopyError:
+    """A table whose first copy fails, and the reason of the last time."""
 
+    table: str
+    error: str
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """One node. `failure` says why nothing more is known; its type is then `dead` if tagged
+    as dead, else `unreachable`.
+
+    copy_errors    what holds up first copies, until they are past it
     hop_lag        how much older the tick that it has applied is than its provider's
     subscribers    nodes for which it keeps a subscription, null where that is not known
     disagreements  what other nodes see otherwise: who reads from whom
@@ -88,12 +100,18 @@ class NodeStatus:
     uptodate: bool = True
     attrs: dict[str, str] = field(default_factory=dict)
     errors: tuple[ConsumerError, ...] = ()
+    copy_errors: tuple[CopyError, ...] = ()
     quarantined: int | None = None
     table_problems: tuple[TableProblem, ...] = ()
     failure: str | None = None
     hop_lag: float | None = None
     subscribers: tuple[str, ...] | None = None
     disagreements: tuple[Disagreement, ...] = ()
+
+    @property
+    def answers(self) -> bool:
+        """Could the node be asked?"""
+        return self.type not in (DEAD, UNREACHABLE)
 
     def as_dict(self) -> dict[str, Any]:
         """Convert to plain values for JSON; of errors, only what is known."""
@@ -137,7 +155,7 @@ def read_set(
             with connect(member.node_location, f"node.{member.node_name}") as remote:
                 return read_node(remote, queue, member.node_name)
         except DatabaseError as error:
-            return NodeStatus(member.node_name, DEAD, failure=mask(error.message))
+            return NodeStatus(member.node_name, UNREACHABLE, failure=mask(error.message))
 
     with ThreadPoolExecutor(max(1, min(_MAX_THREADS, len(members)))) as pool:
         nodes = [
@@ -171,10 +189,10 @@ def read_node(db: Database, queue: str, name: str) -> NodeStatus:
     """Read one node alone; the lag of a node that is not the root needs the root's clock."""
     info = get_node_info(db, queue) if has_schema(db) else None
     if info is None:
-        return NodeStatus(name, DEAD, failure=f'no node for queue "{queue}" there')
+        return NodeStatus(name, UNREACHABLE, failure=f'no node for queue "{queue}" there')
     if name and info.node_name != name:
         return NodeStatus(
-            name, DEAD, failure=f'the database at its location has node "{info.node_name}"'
+            name, UNREACHABLE, failure=f'the database at its location has node "{info.node_name}"'
         )
     counts = db.one(query("status", "table_counts"), [queue])
     consumers = get_consumer_info(db, queue)
@@ -195,9 +213,21 @@ def read_node(db: Database, queue: str, name: str) -> NodeStatus:
         uptodate=info.worker_uptodate,
         attrs=info.attrs,
         errors=_errors(consumers, read_stuck_events(db, queue)),
+        copy_errors=_copy_errors(db, queue),
         quarantined=read_quarantined(db, queue),
         table_problems=read_table_problems(db, queue),
         subscribers=tuple(item.node_name for item in get_subscriber_info(db, queue)),
+    )
+
+
+def _copy_errors(db: Database, queue: str) -> tuple[CopyError, ...]:
+    """Read why first copies fail; none where the role may not read it."""
+    if not db.value(query("status", "may_read_copies")):
+        return ()
+    return tuple(
+        CopyError(copy.table_name, _line(copy.error))
+        for copy in read_copies(db, queue)
+        if copy.error
     )
 
 
@@ -257,7 +287,7 @@ def _with_lags(
     root = next((node for node in nodes if node.type == "root"), None)
     if root is None:
         return tuple(nodes)
-    ticks = [node.tick for node in nodes if node.type not in ("root", DEAD)]
+    ticks = [node.tick for node in nodes if node.answers and node.type != "root"]
     ages: dict[int, float] = {}
     if ticks and root.name == local.node_name:
         ages = tick_ages(db, queue, ticks)
@@ -271,7 +301,7 @@ def _with_lags(
             ages = {}
     return tuple(
         replace(node, lag=ages.get(node.tick))
-        if node.type not in ("root", DEAD) and node.tick is not None
+        if node.answers and node.type != "root" and node.tick is not None
         else node
         for node in nodes
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from vedur.status.agreement import in_ring
-from vedur.status.snapshot import DEAD, NodeStatus, SetStatus
+from vedur.status.snapshot import NodeStatus, SetStatus
 
 _INFO_COLUMN = 30
 _TITLE_WIDTH = 60
@@ -35,7 +35,7 @@ def info_lines(node: NodeStatus, *, colour: bool = False, hop: str | None = None
     def paint(text: str, code: str, when: bool = True) -> str:
         return f"{code}{text}{_PLAIN}" if colour and when else text
 
-    if node.type == DEAD:
+    if not node.answers:
         return [paint(f"ERR: {node.name}: {node.failure}", _RED)] if node.failure else []
     counts = f"Tables: {node.tables_ok}/{node.tables_half}/{node.tables_ignored}"
     lag = paint(f"Lag: {lag_text(node.lag)}", _RED, node.lag is not None and node.lag >= _LATE)
@@ -50,6 +50,8 @@ def info_lines(node: NodeStatus, *, colour: bool = False, hop: str | None = None
     if node.attrs:
         lines.append("Attr: " + ", ".join(f"{key}={value}" for key, value in node.attrs.items()))
     lines += [paint(f"ERR: {error.line}", _RED) for error in node.errors]
+    for copy in node.copy_errors:
+        lines.append(paint(f"ERR: first copy of {copy.table}: {copy.error}", _RED))
     for item in node.table_problems:
         word, code = ("ERR", _RED) if item.severity == "fail" else ("WARN", _YELLOW)
         lines.append(paint(f"{word}: {item.table_name}: {item.what}", code))

@@ -81,7 +81,10 @@ class Worker(WorkerContext):
     def _read_state(self, target: Database) -> WorkerState:
         state = get_worker_state(target, self.queue)
         if state is None:
-            raise StateError(f'queue "{self.queue}" has no node here: run create-leaf first')
+            raise StateError(
+                f'queue "{self.queue}" has no node here: run create-leaf, create-branch or '
+                "create-root first"
+            )
         return state
 
     def _take_role(self, state: WorkerState) -> Role:

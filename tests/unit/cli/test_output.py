@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from vedur.cli.output import table_text
-from vedur.status.snapshot import ConsumerError, NodeStatus, SetStatus
+from vedur.status.snapshot import ConsumerError, CopyError, NodeStatus, SetStatus
 from vedur.status.tree import compact_lines, lag_text, tree_lines
 
 
@@ -97,7 +98,8 @@ def test_tree_of_a_cascade() -> None:
         node("leaf", "leaf", "mid", paused=True, uptodate=False),
         node("mid", "branch", "r"),
         node("z", "leaf", "r"),
-        NodeStatus("gone", "dead", failure="connection refused"),
+        NodeStatus("gone", "unreachable", failure="connection refused"),
+        NodeStatus("old", "dead", failure="tagged as dead"),
     )
     assert tree_lines(SetStatus("q", "r", nodes)) == [
         "r (root)",
@@ -112,9 +114,18 @@ def test_tree_of_a_cascade() -> None:
         "       +--leaf (leaf)",
         "                              Tables: 4/0/0",
         "                              Lag: 18s, Tick: 2238, PAUSED, NOT UPTODATE",
-        "gone (dead)",
+        "gone (unreachable)",
         "                              ERR: gone: connection refused",
+        "old (dead)",
+        "                              ERR: old: tagged as dead",
     ]
+
+
+def test_a_first_copy_that_fails_is_an_error() -> None:
+    failing = replace(node("l", "leaf", None), copy_errors=(CopyError("s.t", "no space left"),))
+    assert tree_lines(SetStatus("q", "l", (failing,)))[-1].strip() == (
+        "ERR: first copy of s.t: no space left"
+    )
 
 
 def test_compact_is_one_line_per_node() -> None:

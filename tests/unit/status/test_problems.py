@@ -110,7 +110,7 @@ def test_a_branch_is_no_problem() -> None:
 
 
 def test_nodes_that_do_not_answer() -> None:
-    gone = NodeDetail(NodeStatus("a", "dead", failure="timeout expired"))
+    gone = NodeDetail(NodeStatus("a", "unreachable", failure="timeout expired"))
     dead = NodeDetail(NodeStatus("b", "dead", failure=TAGGED))
     found = problems(overview(node("root", "root"), dead, gone))
     assert [(p.node, p.severity) for p in found] == [("a", Severity.FAIL), ("b", Severity.WARN)]

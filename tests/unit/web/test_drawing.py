@@ -125,8 +125,8 @@ def test_no_two_boxes_of_a_picture_overlap(parents: list[int]) -> None:
 def test_a_node_that_does_not_answer_keeps_its_place() -> None:
     """Its provider still has it among its subscribers."""
     marks = Watermarks("w", 1, 1, (("gone", 4),))
-    gone = NodeDetail(NodeStatus("gone", "dead", failure="timeout expired"))
-    stray = NodeDetail(NodeStatus("stray", "dead", failure="timeout expired"))
+    gone = NodeDetail(NodeStatus("gone", "unreachable", failure="timeout expired"))
+    stray = NodeDetail(NodeStatus("stray", "unreachable", failure="timeout expired"))
     root = node("root", "root", watermarks=marks)
     found = with_providers([root, gone, stray])
     assert [item.status.provider for item in found] == [None, "root", None]

@@ -15,6 +15,7 @@ from vedur.catalog.quarantine import (
     get_stuck_events,
 )
 from vedur.catalog.rejoin import get_rejoin_tables
+from vedur.catalog.watch import read_table_problems
 from vedur.change.event import parse_type
 from vedur.errors import StateError, first_line
 from vedur.log import mask
@@ -37,7 +38,7 @@ class ErrorReport:
     """One thing that needs a decision. `stuck` is the event or batch, where one stops a consumer;
     `actions` are commands without program and ini, or words."""
 
-    kind: str  # event, batch, position, rejoin, copy, quarantine
+    kind: str  # event, batch, position, rejoin, copy, table, quarantine
     what: str
     message: str | None = None
     consumer: str | None = None
@@ -117,7 +118,17 @@ def errors(session: Session) -> list[ErrorReport]:
     stopped = list(_stopped(session, tables))
     named = {report.table for report in stopped if report.kind == "event"}
     copies = [report for report in _copies(session) if report.table not in named]
-    return [*stopped, *_rejoins(session), *copies, *_quarantined(session)]
+    waiting = (_rejoins, _changed_by_hand, _quarantined)
+    return [*stopped, *copies, *(report for read in waiting for report in read(session))]
+
+
+def _changed_by_hand(session: Session) -> Iterator[ErrorReport]:
+    """Tables of this node that were changed by hand, so that other nodes have other rows."""
+    for problem in read_table_problems(session.db, session.queue):
+        if problem.severity == "fail":
+            yield ErrorReport(
+                "table", problem.what, table=problem.table_name, actions=(problem.action,)
+            )
 
 
 def _rejoins(session: Session) -> Iterator[ErrorReport]:

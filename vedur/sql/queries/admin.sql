@@ -54,3 +54,7 @@ select queue_ticker_max_count::text as ticker_max_count, queue_ticker_max_lag::t
     queue_ticker_idle_period::text as ticker_idle_period, queue_rotation_period::text as rotation_period
 from pgq.queue
 where queue_name = %s
+
+-- name: lock_destination
+-- One command at a time adds a table of this name here, until the end of its transaction.
+select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('vedur.destination ' || %s, 0))

@@ -193,7 +193,7 @@ order by pg_catalog.array_position(array['p', 'u', 'x', 'c', 'f'], c.contype::te
 -- Of the named tables that exist: the columns of the key by which changes find their rows, in its order, and the
 -- index that has them (no columns where there is none). The primary key; without one the index of the replica
 -- identity, else the smallest unique index, if it is valid, total, immediate and over NOT NULL columns.
--- londiste.table_key chooses in the same way, by the same text; a provider may not have it.
+-- londiste.table_key chooses by the same text, which tests/house/test_sql_files.py holds; a provider may not have it.
 select n.nspname || '.' || c.relname as name,
        i.index_name,
        coalesce(i.is_primary, false) as is_primary,
@@ -205,7 +205,7 @@ from rows from (pg_catalog.unnest(%s::text[]), pg_catalog.unnest(%s::text[])) as
          select i.indisprimary as is_primary,
                 x.relname::text as index_name,
                 array(select a.attname::text
-                      from pg_catalog.unnest(i.indkey::int2[]) with ordinality k(attnum, nr)
+                      from pg_catalog.unnest(i.indkey::int2[]) with ordinality as k (attnum, nr)
                            join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
                       where k.nr <= i.indnkeyatts
                       order by k.nr) as key
@@ -217,7 +217,7 @@ from rows from (pg_catalog.unnest(%s::text[]), pg_catalog.unnest(%s::text[])) as
                 or i.indisvalid and i.indimmediate and i.indpred is null and i.indexprs is null
                    and not exists (
                        select 1
-                       from pg_catalog.unnest(i.indkey::int2[]) with ordinality k(attnum, nr)
+                       from pg_catalog.unnest(i.indkey::int2[]) with ordinality as k (attnum, nr)
                             join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
                        where k.nr <= i.indnkeyatts
                          and (k.attnum < 1 or not a.attnotnull or a.attgenerated <> '' or a.attname ~ '^\s|,|\s$')))

@@ -172,13 +172,15 @@ where p.datname = pg_catalog.current_database()
   and a.application_name = %s
 
 -- name: start_progress
+-- A copy that failed begins again: its error stays until it is past the step that failed.
 insert into vedur.copy_progress (queue_name, table_name, dest_table, step, step_name)
 values (%s, %s, %s, %s, %s)
 on conflict (queue_name, table_name) do update
 set dest_table = excluded.dest_table, step = excluded.step, step_name = excluded.step_name,
     slices = 0, slices_done = 0, rows_estimated = null, rows_done = 0,
     bytes_estimated = null, bytes_done = 0,
-    started_at = clock_timestamp(), updated_at = clock_timestamp(), finished_at = null, error = null
+    started_at = clock_timestamp(), updated_at = clock_timestamp(), finished_at = null,
+    error = case when copy_progress.finished_at is null then copy_progress.error end
 
 -- name: set_step
 -- For the eyes of an operator: a crash may forget it, so by itself its commit waits for no disk. (Inside a
@@ -187,7 +189,8 @@ with quick as materialized (
     select case when %(alone)s then pg_catalog.set_config('synchronous_commit', 'off', true) end as set
 )
 update vedur.copy_progress
-set step = %(step)s, step_name = %(step_name)s, updated_at = clock_timestamp(), error = null,
+set step = %(step)s, step_name = %(step_name)s, updated_at = clock_timestamp(),
+    error = case when not %(finished)s and %(step)s <= error_step then error end,
     finished_at = case when %(finished)s then clock_timestamp() end
 from quick
 where queue_name = %(queue_name)s
@@ -204,7 +207,7 @@ where queue_name = %(queue_name)s
 
 -- name: set_progress_error
 update vedur.copy_progress
-set error = %s, updated_at = clock_timestamp()
+set error = %s, error_step = step, updated_at = clock_timestamp()
 where queue_name = %s
   and table_name = %s
 

@@ -9,7 +9,8 @@ as $$
 --
 -- The primary key. Without one the index of the replica identity, else the smallest unique index,
 -- if it is valid, total, not deferrable, and over NOT NULL columns that are not generated. Names
--- that pkey= of a trigger cannot hold (a comma, a space at either end) do not count.
+-- that pkey= of a trigger cannot hold (a comma, a space at either end) do not count. The choice is written once more in
+-- vedur/sql/queries/catalog.sql (table_keys), for databases that do not have this function; a test holds them together.
 --
 -- Parameters: tbl - table name, not quoted.
 -- Returns: column names in the order of the index; empty for no key, and for no table.

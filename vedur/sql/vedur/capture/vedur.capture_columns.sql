@@ -7,6 +7,7 @@ create or replace function vedur.capture_columns(
 returns setof record
 language plpgsql
 stable
+set search_path = pg_catalog, pg_temp
 as $$
 -- List the columns of a table that a capture trigger can see.
 --
@@ -17,7 +18,8 @@ as $$
 --
 -- Names and types come from the parser, which sees the table as it is now. A query on pg_attribute
 -- would see it as it was at the snapshot of a repeatable read transaction, and the trigger would lose
--- a column that another session has added since.
+-- a column that another session has added since. The path has it named with its schema: a table may be called
+-- like a type of the server (json, path, point).
 declare
     _names text[];
     _types oid[];

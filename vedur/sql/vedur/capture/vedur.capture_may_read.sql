@@ -13,9 +13,11 @@ as $$
 -- The planner computes the constant parts of index expressions, index conditions, checks and extended statistics of
 -- every table that a query reads, as the role that asks. A table of the same owner or of a superuser is as trusted as the
 -- caller. For others, none of these may use anything that a user made; in an isolation level where this query might not
--- see them, the table is not read at all.
+-- see them, the table is not read at all. There, an owner counts only if the table was not changed since the snapshot
+-- (xmax), and a superuser not at all, since he may have lost that right.
 declare
     _tables oid[];
+    _current boolean := current_setting('transaction_isolation') = 'read committed';
 begin
     with recursive tree as (
         select i_relid as relid
@@ -31,11 +33,11 @@ begin
         from pg_class as c
             join pg_roles as r on r.oid = c.relowner
         where c.oid = any (_tables)
-            and not (r.rolsuper or r.rolname = current_user)
+            and not (r.rolsuper and _current or r.rolname = current_user and (_current or c.xmax = 0))
     ) then
         return true;
     end if;
-    return current_setting('transaction_isolation') = 'read committed'
+    return _current
         -- the creator of a child by inheritance need not own the table
         and not exists (
             select

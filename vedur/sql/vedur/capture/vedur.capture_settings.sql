@@ -58,7 +58,7 @@ begin
         case when _any or _types && array['float4', 'float8']::regtype[]::oid[] then
             'pg_catalog.current_setting(''extra_float_digits'') operator(pg_catalog.=) ''1''' end,
         case when 'money' = any (_parts) then
-            'pg_catalog.current_setting(''lc_monetary'') operator(pg_catalog.=) ''C''' end,
+            'pg_catalog.current_setting(''lc_monetary'') operator(pg_catalog.~) ''^(C|POSIX)([.]|$)''' end,
         -- Names of objects must be read on other nodes: the slow path writes them with their schemas.
         case when exists (select from unnest(_parts) as p where p ~ '^reg') then 'false' end);
 end;

@@ -34,10 +34,11 @@ create table if not exists vedur.copy_progress (
     updated_at      timestamptz not null default clock_timestamp(),
     finished_at     timestamptz,
     error           text,
+    error_step      integer,
     constraint copy_progress_pkey primary key (queue_name, table_name)
 );
 comment on table vedur.copy_progress is
-    'first copy: the step that each table is in (docs/design/first-copy.md), its counts, and the error that holds it up';
+    'first copy: the step that each table is in (docs/design/first-copy.md), its counts, and the error that holds it up, with the step at which it came';
 
 do $$
 -- Workers that are not superusers write here, observers read; roles may be missing.
