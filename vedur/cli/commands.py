@@ -106,6 +106,11 @@ _ADD_TABLE: tuple[Option, ...] = (
         dest="handler_args",
         repeat=True,
     ),
+    option(
+        "--transform",
+        help="a function of yours that changes rows, see write-a-handler in the manual",
+        metavar="MODULE:FUNCTION",
+    ),
     option("--merge-all", help="refused in this version: tables would delete each other's rows"),
     option(
         "--no-merge",
