@@ -200,7 +200,9 @@ def test_shards_are_copied_and_asked_for(quick_lab: Lab, use_handlers: UseHandle
     lab.wait_until(lambda: "power of two" in str(read_node(lab.leaf, QUEUE, "leaf").errors))
 
 
-def test_the_root_tells_the_hash(quick_leaf: Callable[..., Leaf], use_handlers: UseHandlers) -> None:
+def test_the_root_tells_the_hash(
+    quick_leaf: Callable[..., Leaf], use_handlers: UseHandlers
+) -> None:
     """Nodes of upstream's read it in ev_extra3."""
     use_handlers(**SHARD_SETTINGS)
     leaf = quick_leaf()

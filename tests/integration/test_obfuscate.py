@@ -1,4 +1,4 @@
-"""Masked tables: what comes is what the rules make of it, and nothing else ever reaches the node."""
+"""Masked tables: what comes is what the rules make of it, and nothing else reaches the node."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.fixtures.examples import examples
 from tests.labs.first_copy import Lab
 from tests.labs.handlers import KEY, UseHandlers, set_handler, use_handlers
-from tests.labs.in_process import quick_leaf, run_here, without_spark
+from tests.labs.in_process import quick_leaf, without_spark
 from tests.labs.leaf import Leaf
-from tests.labs.pair import QUEUE, content
+from tests.labs.pair import QUEUE
 from vedur.config import LondisteSettings
 from vedur.db import Database
 from vedur.errors import StateError
@@ -51,7 +51,7 @@ RULES = {
 }
 COLUMNS = ("id", "mail", "name", "born", "card", "doc", "country", "private")
 #: No masked value holds one of these.
-PLANTED = ("planted", "PLANTED", "4929", "1977-03-0")
+PLANTED = ("planted", "PLANTED", "4929-4929", "1977-03-0")
 
 #: All that a database holds, by table.
 TABLES = """
@@ -72,7 +72,7 @@ def expected(root: Database) -> list[str]:
                  if isinstance(v, dict) else str(v) for v in row]  # fmt: skip
         batch = pa.RecordBatch.from_arrays([pa.array([t], pa.string()) for t in texts], COLUMNS)
         found = handler.rows(batch).to_pylist()[0]
-        doc = None if found["doc"] is None else json.loads(found["doc"])
+        doc = None if found["doc"] is None else in_order(json.loads(found["doc"]))
         wanted.append((*[found[c] for c in COLUMNS[:5]], doc, found["country"], None))
     return sorted(map(str, wanted))
 
@@ -80,11 +80,19 @@ def expected(root: Database) -> list[str]:
 def present(leaf: Database) -> list[str]:
     rows = leaf.query("select id::text, mail::text, name, born::text, card, doc, country, private "
                       "from people")  # fmt: skip
-    return sorted(str(tuple(row)) for row in rows)
+    return sorted(str((*row[:5], in_order(row[5]), *row[6:])) for row in rows)
+
+
+def in_order(doc: Any) -> str:
+    return json.dumps(doc, sort_keys=True)
 
 
 def person(number: int, word: str = "planted") -> tuple[Any, ...]:
-    doc = {"plan": "gold", "who": {"mail": f"{word}{number}@x.is", "pin": "PLANTED"}, "x": "planted"}
+    doc = {
+        "plan": "gold",
+        "who": {"mail": f"{word}{number}@x.is", "pin": "PLANTED"},
+        "x": "planted",
+    }
     return (
         number, f"{word}{number}@x.is", f"PLANTED Planted {number}", f"1977-03-0{number % 9 + 1}",
         f"4929-4929-0000-{1000 + number}", json.dumps(doc), "is", "planted private",
@@ -105,8 +113,10 @@ def leaks(db: Database) -> Iterator[str]:
                 if word in row:
                     yield f"{name}: {row}"
     db.execute("checkpoint")
-    place = Path(db.value("show data_directory")) / "base" / db.value(
-        "select oid::text from pg_database where datname = current_database()"
+    place = (
+        Path(db.value("show data_directory"))
+        / "base"
+        / db.value("select oid::text from pg_database where datname = current_database()")
     )
     for path in place.iterdir():
         data = path.read_bytes()
@@ -142,7 +152,9 @@ def test_copies_and_changes_are_masked_and_nothing_leaks(
         lab.settle()
         assert present(lab.leaf) == expected(lab.root)
         insert(lab.root, *range(60, 90))
-        lab.root.execute("update people set name = 'PLANTED again', private = 'planted' where id < 9")
+        lab.root.execute(
+            "update people set name = 'PLANTED again', private = 'planted' where id < 9"
+        )
         lab.root.execute("update people set id = id + 1000 where id between 10 and 20")
         lab.root.execute("delete from people where id between 30 and 40")
         lab.settle()
@@ -152,11 +164,7 @@ def test_copies_and_changes_are_masked_and_nothing_leaks(
         lab.leaf.execute("alter table people add constraint c check (country <> 'no') not valid")
         lab.root.execute("update people set country = 'no', name = 'PLANTED bad' where id = 50")
         insert(lab.root, 90)
-        lab.wait_until(
-            lambda: bool(lab.leaf.value("select count(*) from vedur.quarantine where ended is null"))
-            if _has_ended(lab.leaf)
-            else bool(lab.leaf.value("select count(*) from vedur.quarantine"))
-        )
+        lab.wait_until(lambda: bool(lab.leaf.value("select count(*) from vedur.quarantine")))
         lab.settle()
         (table,) = [t for t in _tables(session) if t.table_name == "public.people"]
         with pytest.raises(StateError, match="changes rows on their way here"):
@@ -170,12 +178,6 @@ def _tables(session: Session) -> Any:
     from vedur.catalog.tables import get_table_list
 
     return get_table_list(session.db, QUEUE)
-
-
-def _has_ended(db: Database) -> bool:
-    text = """select exists (select 1 from pg_attribute
-              where attrelid = 'vedur.quarantine'::regclass and attname = 'ended')"""
-    return bool(db.value(text))
 
 
 def test_quarantined_events_are_not_masked_twice(
@@ -213,7 +215,7 @@ def test_what_cannot_be_read_stops_without_a_word_of_it(
         ('{"op":"INSERT","pkey":["id"]}', '{"id":1,"mail":"planted'),
         ('{"op":"INSERT","pkey":["id"]}', '{"id":1,"mail":"planted","new":"planted"}'),
         ("I", "(id, mail) values (1, 'planted')"),
-        ("I:id", "mail=planted"),
+        ("D:id", "mail=planted"),
     ):
         leaf.root.execute(
             "select pgq.insert_event(%s, %s, %s, 'public.people', null, null, null)",
@@ -223,7 +225,7 @@ def test_what_cannot_be_read_stops_without_a_word_of_it(
         with pytest.raises(StateError, match=r"people|new"):
             while leaf.worker.work():
                 pass
-        leaf.root.execute("truncate pgq.event_1_0, pgq.event_1_1, pgq.event_1_2")
+        leaf.root.execute("delete from pgq.event_template where ev_extra1 = 'public.people'")
     assert list(leaks(leaf.leaf)) == []
     assert not [word for word in PLANTED if word in caplog.text]
 
@@ -264,7 +266,9 @@ def test_histories_are_masked_row_by_row(
             if op == "tick":
                 leaf.catch_up()
             elif op == "insert":
-                if not leaf.root.query("select 1 from people where id in (%s, %s)", [key, key + 10]):
+                if not leaf.root.query(
+                    "select 1 from people where id in (%s, %s)", [key, key + 10]
+                ):
                     insert(leaf.root, key)
             else:
                 leaf.root.execute(texts[op].format(key))
@@ -272,7 +276,6 @@ def test_histories_are_masked_row_by_row(
         assert present(leaf.leaf) == expected(leaf.root)
 
     histories()
-    assert content(leaf.leaf, "people") is not None and run_here is not None
 
 
 def test_add_table_asks_before_anything_runs(

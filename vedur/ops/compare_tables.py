@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Why a table whose handler changes rows is not put beside the provider's.
-UNSEEN_ROWS = "it changes rows on their way here, and both servers hash rows themselves, without it"
-
 T = TypeVar("T")
 
 
@@ -162,9 +159,7 @@ def handler_refusal(table: TableInfo) -> str:
     """Why a table's handler keeps it from being put beside another; empty if it does not."""
     if problem := handler_problem(table):
         return problem
-    mapping = table.mapping
-    why = mapping.uncomparable or (UNSEEN_ROWS if mapping.rows is not None else "")
-    if why:
+    if why := table.mapping.uncomparable:
         return f'Table {table.table_name} has handler "{stored_handler(table)}": {why}'
     return ""
 
@@ -183,10 +178,7 @@ def unready(table: TableInfo, there: Mapping[str, TableInfo]) -> str:
 
 def plan_pair(session: Session, nodes: Nodes, table: TableInfo, where: str | None = None) -> Pair:
     """What to compare for a table of the catalog."""
-    from vedur.pipeline.compare import make_pair
-
-    if table.mapping.rows is not None:
-        raise StateError(f'table "{table.table_name}": {UNSEEN_ROWS}')
+    from vedur.pipeline.compare import make_expected_pair, make_pair
 
     others = sharing(session.db, session.queue, table)
     if others and not table.mapping.condition:
@@ -198,7 +190,14 @@ def plan_pair(session: Session, nodes: Nodes, table: TableInfo, where: str | Non
     provider = session.open(nodes.provider, "provider_db")
     there = get_table_list(provider, session.queue).find(table.table_name)
     mapping = table.mapping_from(there)
-    return make_pair(provider, session.db, mapping, shared=bool(others), where=where)
+    if mapping.rows is None:
+        return make_pair(provider, session.db, mapping, shared=bool(others), where=where)
+    if where is not None:
+        raise StateError(
+            f'table "{table.table_name}" has handler "{stored_handler(table)}", which changes rows '
+            "on their way here: it can be repaired as a whole, without --where"
+        )
+    return make_expected_pair(provider, session.db, mapping, shared=bool(others))
 
 
 def pair_at(pair: Pair, moment: Moment) -> Pair:

@@ -243,6 +243,12 @@ class Repairer:
 
     def look(self, pair: Pair, stage: Stage) -> tuple[tuple[Sums, Sums], Differences | None]:
         """Compare both sides; the keys that differ are staged if something is to be written."""
+        from vedur.pipeline.compare import stage_expected
+
+        with stage_expected(self.spark, pair, limit=self._limit) as source:
+            return self._look(source, stage)
+
+    def _look(self, pair: Pair, stage: Stage) -> tuple[tuple[Sums, Sums], Differences | None]:
         from vedur.pipeline.compare import SparkComparer, describe, differing_keys
         from vedur.pipeline.repair import stage_keys
 
@@ -297,9 +303,11 @@ class Repairer:
     def write(self, pair: Pair, moment: Moment, table: RepairTable, stage: Stage) -> Repaired:
         """Fetch the provider's rows of the staged keys, and write them."""
         self._require_repairable()
+        from vedur.pipeline.compare import stage_expected
         from vedur.pipeline.repair import apply, stage_rows
 
-        stage_rows(self.spark, pair, table.source_columns, stage, tasks=self._limit)
+        with stage_expected(self.spark, pair, limit=self._limit) as source:
+            stage_rows(self.spark, source, table.source_columns, stage, tasks=self._limit)
         for name in (stage.keys, stage.rows):
             self.db.execute(query("compare", "stage_analyze").format(stage=name))
         reach("repair.fetched")

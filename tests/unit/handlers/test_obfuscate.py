@@ -103,7 +103,9 @@ def test_json_by_path() -> None:
     assert "secret" not in str(told.value)
 
 
-@pytest.mark.parametrize("bad", ["", "hush", "keep:1", "partial", "partial:-1", "shift:0", "shift:x"])
+@pytest.mark.parametrize(
+    "bad", ["", "hush", "keep:1", "partial", "partial:-1", "shift:0", "shift:x"]
+)
 def test_a_rule_that_is_none(bad: str) -> None:
     with pytest.raises(UsageError, match="is none: there are keep, skip"):
         make({"c": bad})
@@ -114,7 +116,7 @@ def test_no_key_and_no_rules_stop() -> None:
         make({}, key="")
     with pytest.raises(UsageError, match="longer than 32"):
         make({}, key="x" * 33)
-    with pytest.raises(UsageError, match='no rules for table "public.other"'):
+    with pytest.raises(UsageError, match=r'no rules for table "public\.other"'):
         make({}, "public.other")
 
 

@@ -73,7 +73,9 @@ def test_which_handlers_are_known(attrs: str | None, known: bool) -> None:
     if known:
         table(attrs).mapping  # noqa: B018
         return
-    with pytest.raises(StateError, match=r'"public\.t" is registered with handler ".*no rows are mo'):
+    with pytest.raises(
+        StateError, match=r'"public\.t" is registered with handler ".*no rows are mo'
+    ):
         require_handlers([table(attrs)])
     with pytest.raises(StateError):
         table(attrs).mapping  # noqa: B018
