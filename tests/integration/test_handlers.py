@@ -20,6 +20,7 @@ from vedur.errors import StateError, UsageError
 from vedur.handlers.registry import handler_attr
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.change_filter import ChangeFilter, change_filter
+from vedur.ops.change_handler import ChangeHandler, change_handler
 from vedur.ops.check import check
 from vedur.ops.compare_tables import handler_refusal
 from vedur.ops.doctor.tables import check_tables
@@ -285,3 +286,54 @@ def test_add_table_refuses_one(quick_leaf: Callable[..., Leaf]) -> None:
             with pytest.raises(UsageError, match=message):
                 add_table(session, AddTable(tables=["t"], **options))
     assert not get_table_list(leaf.leaf, QUEUE).local
+
+
+# -- change-handler -------------------------------------------------------------------------------
+
+
+def test_change_handler(quick_lab: Lab, use_handlers: UseHandlers) -> None:
+    use_handlers(**SHARD_SETTINGS)
+    lab = quick_lab
+    for db in (lab.root, lab.leaf):
+        db.execute(f"{DDL}; {HASH}")
+    lab.leaf.execute(SHARDS.format(nr=1, mask=1, count=2))
+    lab.root.execute("insert into t select n, n, 'v' from generate_series(1, 100) n")
+    lab.add("public.t")
+    lab.start()
+    lab.wait_ok()
+
+    def change(**options: Any) -> None:
+        from vedur.config import LondisteSettings
+
+        settings_ = LondisteSettings(db=lab.leaf.connstr, queue_name=QUEUE, job_name="leaf")
+        with Session(settings_) as session:
+            change_handler(session, ChangeHandler(table="t", **options))
+
+    for options, message in (
+        ({}, "needs --handler=NAME"),
+        ({"handler": "nope"}, "unknown handler"),
+        ({"handler": "shard", "handler_args": ["key=shop"]}, "say so with --resync"),
+        ({"transform": "tests.labs.transforms:same"}, "say so with --resync"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            change(**options)
+    change(handler="londiste", handler_args=["ignore_truncate=1"])
+    lab.root.execute("truncate t")
+    lab.root.execute("insert into t values (1000, 1, 'new')")
+    lab.settle()
+    assert lab.leaf.value("select count(*) from t") == 101
+    change(handler="shard", handler_args=["key=shop"], resync=True)
+    lab.wait_ok()
+    lab.root.execute("insert into t values (1001, 2, 'other'), (1002, 3, 'mine')")
+    lab.settle()
+    lab.same("t", where="shop & 1 = 1")
+    change(handler="nop")
+    lab.root.execute("delete from t")
+    lab.settle()
+    assert lab.leaf.value("select count(*) from t") == 2
+    with pytest.raises(UsageError, match="--resync"):
+        change(handler="londiste")
+    change(handler="londiste", resync=True)
+    lab.wait_ok()
+    lab.settle()
+    lab.same("t")
