@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.examples import examples
+from tests.labs.chain import Chain, make_chain
 from tests.labs.first_copy import Lab
 from tests.labs.handlers import UseHandlers, set_handler, use_handlers
-from tests.labs.in_process import quick_leaf
+from tests.labs.in_process import quick_leaf, without_spark
 from tests.labs.leaf import Leaf
 from tests.labs.pair import QUEUE, content
 from vedur.catalog.tables import get_table_list
@@ -27,7 +28,7 @@ from vedur.ops.doctor.tables import check_tables
 from vedur.ops.session import Session
 from vedur.status.snapshot import read_node
 
-__all__ = ["quick_leaf", "use_handlers"]
+__all__ = ["make_chain", "quick_leaf", "use_handlers", "without_spark"]
 
 DDL = "create table t (id int primary key, shop int, v text)"
 HASH = "create function hash_of(int) returns int language sql as 'select $1' immutable"
@@ -218,6 +219,24 @@ def test_the_root_tells_the_hash(
     leaf.root.execute("insert into t values (1, 6, 'a'); update t set shop = 7")
     text = "select ev_extra3 from pgq.event_template where ev_extra1 = 'public.t' order by ev_id"
     assert [r[0] for r in leaf.root.query(text)] == ["hash=6", "hash=7"]
+
+
+def test_a_branch_passes_on_what_it_leaves_alone(
+    make_chain: Callable[..., Chain], without_spark: None
+) -> None:
+    chain = make_chain(3)
+    chain.table("public.t", DDL)
+    set_handler(chain["n2"].db, "public.t", "nop")
+    chain.root.execute("insert into t values (1, 1, 'a'), (2, 2, 'b'); truncate t")
+    chain.root.execute("insert into t values (3, 3, 'c')")
+    chain.catch_up()
+    assert chain.require_same("t", "n3") == ["(3,3,c)"]
+    assert content(chain["n2"].db, "t") == []
+    chain.require_queues()
+    set_handler(chain["n2"].db, "public.t", "transform(function=tests.labs.transforms:same)")
+    chain.tick()
+    with pytest.raises(StateError, match="cannot be on a branch: a branch passes all events on"):
+        chain["n2"].worker.work()
 
 
 # -- what cannot be served ------------------------------------------------------------------------

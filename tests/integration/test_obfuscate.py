@@ -26,7 +26,9 @@ from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.change_table import change_table
 from vedur.ops.compare_tables import plan_pair
 from vedur.ops.quarantine import replay as ops
+from vedur.ops.resync import resync
 from vedur.ops.session import Session
+from vedur.status.snapshot import read_node
 
 __all__ = ["quick_leaf", "use_handlers", "without_spark"]
 
@@ -307,3 +309,35 @@ def test_add_table_asks_before_anything_runs(
             add_table(session, wanted)
         wanted = AddTable(tables=["people"], handler="obfuscate", copy_condition="country = 'is'")
         add_table(session, wanted)
+
+
+def test_other_rules_stop_until_the_table_is_copied_anew(
+    quick_lab: Lab, use_handlers: UseHandlers
+) -> None:
+    """With another key a delete would not find its row, and an update neither."""
+    use_handlers(RULES)
+    lab = quick_lab
+    lab.root.execute(DDL)
+    lab.leaf.execute(MASKED)
+    insert(lab.root, 1, 2, 3)
+    lab.root.execute("select londiste.local_add_table(%s, 'public.people')", [QUEUE])
+    with Session(
+        LondisteSettings(db=lab.leaf.connstr, queue_name=QUEUE, job_name="leaf")
+    ) as session:
+        add_table(session, AddTable(tables=["people"], handler="obfuscate"))
+        lab.start()
+        lab.wait_ok()
+        lab.settle()
+        before = present(lab.leaf)
+        use_handlers({"public.people": {**RULES["public.people"], "name": "constant:x"}})
+        (table,) = _tables(session)
+        with pytest.raises(StateError, match="its rules are not those that its rows were made"):
+            table.mapping  # noqa: B018
+        lab.root.execute("delete from people where id = 1")
+        lab.wait_until(lambda: "its rules" in str(read_node(lab.leaf, QUEUE, "leaf").errors))
+        assert present(lab.leaf) == before
+        resync(session, ["people"])
+        lab.wait_ok()
+        lab.settle()
+    assert {row[0] for row in lab.leaf.query("select name from people")} == {"x"}
+    assert lab.leaf.value("select count(*) from people") == 2

@@ -17,6 +17,7 @@ cannot be declared: it gets many rows at a time, as an Arrow record batch, in ta
 | `facts_query` | driver | its answer is read from the node's database in each round of a worker |
 | `scope` | driver | after that; cheap and pure, its answer is kept |
 | `check` | driver | in `add-table`, before a first copy is planned, before changes are staged |
+| `settings` | driver | as `scope`, for handlers with `rows` |
 | `rows` | tasks | for blocks of a first copy, of changes, and of rows that are compared |
 
 The driver is the process of the command or the worker; tasks run in Python processes of Spark, on
@@ -156,6 +157,14 @@ class Handler:
         column of the key that `rewrites` does not name must stay as it is.
         """
         raise NotImplementedError
+
+    def settings(self) -> str:
+        """Return what the rows that `rows` makes depend on, as text that is the same every time.
+
+        A fingerprint of it is stored with the table: where it changes, rows that are here do not
+        fit those that come, and the table stops until it is copied anew.
+        """
+        return repr((sorted(self.given.items()), sorted(self.options.items())))
 
     @classmethod
     def changes_rows(cls) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,15 +31,18 @@ if TYPE_CHECKING:
 Mask = Callable[[str], str | None]
 
 _OTHERS = "*"
+_DATES = ("date", "timestamp without time zone", "timestamp with time zone")
 #: Types whose values are the same text in a copy and in an event, whatever the session is.
 _SAME_TEXT = (
     "text", "character varying", "character", "smallint", "integer", "bigint", "numeric",
-    "uuid", "date", "citext", "inet", "boolean",
+    "uuid", "citext", "inet", "boolean",
 )  # fmt: skip
-_DATES = ("date", "timestamp without time zone", "timestamp with time zone", "timestamp")
+#: Of these, types whose equal values have one text: others cannot be masked in a key.
+_KEY_TYPES = ("text", "character varying", "smallint", "integer", "bigint", "uuid", *_DATES)
 _JSON = ("json", "jsonb", "text", "character varying")
 #: Texts that the rule `bool` takes for false.
 _FALSE = ("", "0", "f", "false")
+_LENGTH = re.compile(r"\([^)]*\)")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -98,7 +102,7 @@ class Obfuscate(Handler):
 
     def _check_type(self, name: str, kind: str) -> None:
         rule = self._rule_of(name)
-        bare = kind.partition("(")[0].strip()
+        bare = _bare(kind)
         if rule.types and bare not in rule.types:
             raise StateError(
                 f'table "{self.table}": rule "{rule.word}" of column "{name}" does not work on '
@@ -118,6 +122,16 @@ class Obfuscate(Handler):
                 f'table "{self.table}": column "{local}" is part of a unique key here, and rule '
                 f'"{rule.word}" can make two values one: use hash, hash64 or shift, or drop the key'
             )
+        kind = (table.source_types or {}).get(name)
+        if rule.word != "keep" and kind is not None and _bare(kind) not in _KEY_TYPES:
+            raise StateError(
+                f'table "{self.table}": column "{local}" is part of a unique key here, and values '
+                f'of type "{kind}" can be equal and have different texts: keep it'
+            )
+
+    def settings(self) -> str:
+        """The key, and the rules of this table alone."""
+        return repr((self._key, json.dumps(self._written, sort_keys=True)))
 
     # -- what it does ---------------------------------------------------------------------------
 
@@ -253,6 +267,11 @@ RULES = (
     "there are keep, skip, null, bool, hash, hash32, hash64, mask, constant:TEXT, "
     "partial:FIRST:LAST, shift:DAYS, and an object of rules for JSON"
 )
+
+
+def _bare(kind: str) -> str:
+    """A type without its length, which may stand in the middle."""
+    return " ".join(_LENGTH.sub("", kind).split())
 
 
 def _none() -> Rule:

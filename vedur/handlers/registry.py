@@ -11,6 +11,7 @@ Handlers are found once a process: those of Vedur, those of installed packages (
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
-from vedur.change.attrs import COLUMNS, COPY_CONDITION, HANDLER, decode_attrs, encode_attrs
+from vedur.change.attrs import (
+    COLUMNS,
+    COPY_CONDITION,
+    HANDLER,
+    HANDLER_MARK,
+    decode_attrs,
+    encode_attrs,
+)
 from vedur.config import LondisteSettings
 from vedur.errors import ConfigError, StateError, UsageError, VedurError, first_line
 from vedur.handlers.api import Handler, Scope
@@ -61,6 +69,7 @@ class Handled:
     handler: Handler = field(compare=False)
     scope: Scope
     rows: RowFunction | None = None
+    mark: str = ""  # of what the rows depend on, where `rows` makes them
 
     @property
     def plain(self) -> bool:
@@ -118,7 +127,9 @@ class Registry:
                 f'handler "{stored}" of table "{table}" has not been asked for its facts'
             )
         scope = handler.scope(facts, dict(listed))
-        return Handled(stored, handler, scope, self._row_function(stored, handler, scope))
+        rows = self._row_function(stored, handler, scope)
+        mark = "" if rows is None else fingerprint(handler.settings())
+        return Handled(stored, handler, scope, rows, mark)
 
     @staticmethod
     def _row_function(stored: str, handler: Handler, scope: Scope) -> RowFunction | None:
@@ -135,6 +146,11 @@ class Registry:
             scope.rewrites,
             scope.filters,
         )
+
+
+def fingerprint(text: str) -> str:
+    """Return some digits by which a change of a text is noticed; they do not tell the text."""
+    return hashlib.blake2s(text.encode(), digest_size=5, person=b"handler").hexdigest()
 
 
 def check_arguments(cls: type[Handler], given: Mapping[str, str | None]) -> dict[str, str]:
@@ -306,6 +322,7 @@ def resolve(table: RegisteredTable) -> Handled | None:
         try:
             found = registry().resolve(stored, table.table_name, attrs.get(COLUMNS), table.facts)
             require_apart(found, attrs.get(COPY_CONDITION), attrs.get(COLUMNS))
+            _require_mark(found, attrs.get(HANDLER_MARK))
             return found
         except VedurError as error:
             problem = error.message
@@ -313,6 +330,16 @@ def resolve(table: RegisteredTable) -> Handled | None:
         f'table "{table.table_name}" is registered with handler "{stored}", which cannot be '
         f"served: {problem}: no rows are moved. Mend that, or {REMEDY}"
     )
+
+
+def _require_mark(found: Handled, stored: str | None) -> None:
+    """Raise StateError where the rows that are here were made with other settings. A table that
+    Londiste added has no mark."""
+    if stored and found.mark and stored != found.mark:
+        raise StateError(
+            "its key or its rules are not those that its rows were made with: put them back, or "
+            "have the table copied anew with the new ones (resync)"
+        )
 
 
 def require_apart(found: Handled, condition: str | None, columns: str | None) -> None:

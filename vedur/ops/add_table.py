@@ -41,7 +41,7 @@ from vedur.ops.choose import choose, is_glob, meant
 from vedur.ops.copy_node import CopyNodes, copy_node_option
 from vedur.ops.create_table import create_table, plan_foreign_keys
 from vedur.ops.fitness import left_out, require_alone, unfit_tables, warn_keys, why_not
-from vedur.ops.handlers import plan_handler, require_handler_fit
+from vedur.ops.handlers import handler_mark, plan_handler, require_handler_fit
 from vedur.ops.session import Session
 from vedur.ops.sync_lists import sync_tables
 from vedur.ops.wait_sync import wait_sync
@@ -341,7 +341,7 @@ def _add_one(
             session.queue,
             table,
             [*args, *(word for word in words if word not in args)],
-            encode_attrs(options.attrs()),
+            encode_attrs({**options.attrs(), **handler_mark(handled)}),
             dest,
         )
         if make and options.create_full:

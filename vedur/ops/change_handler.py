@@ -23,7 +23,7 @@ from vedur.catalog.tables import (
     local_set_table_state,
     sharing,
 )
-from vedur.change.attrs import HANDLER, encode_attrs
+from vedur.change.attrs import HANDLER, HANDLER_MARK, encode_attrs
 from vedur.errors import StateError, UsageError
 from vedur.handlers.registry import DEFAULT_HANDLER, Handled, handler_attr
 from vedur.names import parse_name
@@ -79,20 +79,22 @@ def change_handler(session: Session, options: ChangeHandler) -> None:
     attrs = {**table.attrs, HANDLER: stored}
     handled = read_handled(session.db, info, name, attrs)
     assert handled is not None
-    if (table.attrs.get(HANDLER) or DEFAULT_HANDLER) == stored:
+    same_mark = (table.attrs.get(HANDLER_MARK) or "") == handled.mark
+    if same_mark and (table.attrs.get(HANDLER) or DEFAULT_HANDLER) == stored:
         log.info("%s: has this handler already", name)
         return
     wanted = apply_handler(_without_handler(table), handled)
     anew = needs_copy(_mapping(table), wanted)
     if anew:
         _require_copy(session, info, table, wanted, handled, options)
-    _store(session, table, stored, anew)
+    _store(session, table, handled, anew)
     if anew:
         wake_worker(session.provider(info), session.queue)
 
 
 def _without_handler(table: TableInfo) -> TableMap:
-    attrs = {key: value for key, value in table.attrs.items() if key != HANDLER}
+    gone = (HANDLER, HANDLER_MARK)
+    attrs = {key: value for key, value in table.attrs.items() if key not in gone}
     return replace(table, table_attrs=encode_attrs(attrs)).mapping
 
 
@@ -143,7 +145,7 @@ def _require_copy(
         )
 
 
-def _store(session: Session, table: TableInfo, stored: str, anew: bool) -> None:
+def _store(session: Session, table: TableInfo, handled: Handled, anew: bool) -> None:
     db, queue, name = session.db, session.queue, table.table_name
     with db.transaction():
         if hold_ready(db, queue, table) is None:
@@ -151,8 +153,11 @@ def _store(session: Session, table: TableInfo, stored: str, anew: bool) -> None:
                 f'table "{name}" is being copied, or was changed by another command: nothing is '
                 "changed, run change-handler again when it is in sync"
             )
-        change_table_attr(db, queue, name, HANDLER, stored)
+        change_table_attr(db, queue, name, HANDLER, handled.stored)
+        change_table_attr(db, queue, name, HANDLER_MARK, handled.mark or None)
         if anew:
             local_set_table_state(db, queue, name, None, None)
             end_rejoin(db, queue, name)
-    log.info("%s: handler is %s%s", name, stored, ", the table is copied anew" if anew else "")
+    log.info(
+        "%s: handler is %s%s", name, handled.stored, ", the table is copied anew" if anew else ""
+    )

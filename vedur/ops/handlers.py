@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vedur.catalog.tables import read_facts
-from vedur.change.attrs import COLUMNS, COPY_CONDITION, HANDLER
+from vedur.change.attrs import COLUMNS, COPY_CONDITION, HANDLER, HANDLER_MARK
 from vedur.db import Database
 from vedur.errors import StateError, UsageError
 from vedur.handlers.api import Scope
@@ -76,6 +76,11 @@ def _require_place(info: NodeInfo, stored: str, changes_rows: bool) -> None:
         )
     if info.node_type is NodeType.BRANCH:
         raise UsageError(branch_refusal(stored))
+
+
+def handler_mark(handled: Handled | None) -> dict[str, str | None]:
+    """Return what is stored beside a handler, to notice when its rules change; nothing for most."""
+    return {HANDLER_MARK: handled.mark} if handled is not None and handled.mark else {}
 
 
 def require_handler_fit(

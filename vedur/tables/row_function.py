@@ -92,11 +92,7 @@ class RowFunction:
 
         Raises StateError if the handler fails, or changes a column of `key` that it does not name.
         """
-        import pyarrow as pa
-
-        columns = [pa.array([row[at] for row in rows], pa.string()) for at in range(len(names))]
-        numbers = pa.array(range(len(rows)), pa.int64())
-        batch = pa.RecordBatch.from_arrays([*columns, numbers], [*names, ROW_NUMBER])
+        batch = self._batch(names, rows)
         answer = self._run(batch)
         kept, texts = self._read(answer, len(rows))
         self._require_key(batch, kept, texts, [k for k in key if not self.rewrites_any([k])])
@@ -104,6 +100,16 @@ class RowFunction:
         for number, *values in zip(kept, *texts.values(), strict=True):
             found[number] = values
         return tuple(texts), found
+
+    def _batch(self, names: tuple[str, ...], rows: Sequence[Row]) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        try:
+            columns = [pa.array([row[at] for row in rows], pa.string()) for at in range(len(names))]
+            numbers = pa.array(range(len(rows)), pa.int64())
+            return pa.RecordBatch.from_arrays([*columns, numbers], [*names, ROW_NUMBER])
+        except Exception as error:
+            raise StateError(self._failed(_where(error))) from None
 
     def _run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         handler = self._make()

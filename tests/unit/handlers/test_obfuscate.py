@@ -135,13 +135,17 @@ def test_keys_stay_keys() -> None:
     for rule in ("hash32", "mask", "partial:1", "constant:x", "bool", "null", "skip"):
         with pytest.raises(StateError, match='"mail" is part of a unique key here, and rule'):
             make({"id": "keep", "mail": rule, "n": "keep"}).check(facts)
+    for kind in ("numeric(9,2)", "citext", "character(4)"):
+        make({"id": "keep"}).check(TableFacts([("id",)], {"id": kind}))
+        with pytest.raises(StateError, match="can be equal and have different texts"):
+            make({"id": "hash"}).check(TableFacts([("id",)], {"id": kind}))
     renamed = TableFacts([("contact",)], names={"mail": "contact"})
     with pytest.raises(StateError, match='"contact" is part of a unique key'):
         make({"mail": "mask"}).check(renamed)
 
 
 def test_types_whose_text_differs_are_refused() -> None:
-    for kind in ("timestamp with time zone", "real", "integer[]", "bytea"):
+    for kind in ("date", "timestamp with time zone", "real", "integer[]", "bytea"):
         with pytest.raises(StateError, match="does not work on type"):
             make({"c": "hash"}).check(TableFacts([], {"c": kind}))
     make({"c": "shift:9"}).check(TableFacts([], {"c": "timestamp(3) with time zone"}))
