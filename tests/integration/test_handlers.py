@@ -116,6 +116,24 @@ def test_a_resync_of_a_table_that_is_left_alone_copies_nothing(quick_lab: Lab) -
     assert local_rows(lab) == ["(7,7,local)"]
 
 
+def test_an_entrance_of_the_queue(quick_leaf: Callable[..., Leaf]) -> None:
+    from vedur.config import LondisteSettings
+
+    leaf = quick_leaf()
+    leaf.root.execute(DDL)
+    with Session(LondisteSettings(db=leaf.root.connstr, queue_name=QUEUE)) as session:
+        add_table(session, AddTable(tables=["t"], handler="qtable"))
+    leaf.root.execute("insert into t values (1, 1, 'a')")
+    assert content(leaf.root, "t") == []
+    text = "select count(*) from pgq.event_template where ev_extra1 = 'public.t'"
+    assert leaf.root.value(text) == 1
+    with Session(leaf.settings) as session:
+        with pytest.raises(UsageError, match="is for the root: use vtable"):
+            add_table(session, AddTable(tables=["t"], handler="qtable"))
+        add_table(session, AddTable(tables=["t"], handler="vtable"))
+    leaf.catch_up()
+
+
 # -- shards ---------------------------------------------------------------------------------------
 
 OPS = st.lists(

@@ -104,6 +104,8 @@ class Handler:
     arguments: ClassVar[tuple[Argument, ...]] = ()
     #: False: it can be registered where there is no such table.
     needs_table: ClassVar[bool] = True
+    #: True: it is about triggers, and for the root only.
+    root_only: ClassVar[bool] = False
     #: Keys of the ini whose values are in `options`.
     ini_keys: ClassVar[tuple[str, ...]] = ()
 

@@ -121,6 +121,18 @@ class FakeLocal(VirtualTable):
     name = "fake_local"
 
 
+class QueueTable(Nop):
+    """A table of the root that is the entrance of its queue."""
+
+    name = "qtable"
+    summary = "On the root: inserted rows become events and are not stored; vtable elsewhere."
+    root_only = True
+
+    def trigger_words(self, names: Mapping[str, str]) -> Sequence[str]:
+        """The trigger fires before the insert and keeps the row out."""
+        return ("tgflags=BI", "SKIP", "expect_sync")
+
+
 class Shard(Handler):
     """The rows of one shard, by the hash of a column."""
 
@@ -205,6 +217,7 @@ HANDLERS: tuple[type[Handler], ...] = (
     Nop,
     VirtualTable,
     FakeLocal,
+    QueueTable,
     Shard,
     Part,
     Obfuscate,

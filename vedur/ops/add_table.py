@@ -41,7 +41,7 @@ from vedur.ops.choose import choose, is_glob, meant
 from vedur.ops.copy_node import CopyNodes, copy_node_option
 from vedur.ops.create_table import create_table, plan_foreign_keys
 from vedur.ops.fitness import left_out, require_alone, unfit_tables, warn_keys, why_not
-from vedur.ops.handlers import handler_mark, plan_handler, require_handler_fit
+from vedur.ops.handlers import all_words, handler_mark, plan_handler, require_handler_fit
 from vedur.ops.session import Session
 from vedur.ops.sync_lists import sync_tables
 from vedur.ops.wait_sync import wait_sync
@@ -334,13 +334,12 @@ def _add_one(
             own = replace(mapping, condition=options.copy_condition)
             _require_fit(own, db, TableAt(provider, remote), force=options.force)
             require_handler_fit(handled, mapping, db, TableAt(provider, remote))
-        words = handled.handler.trigger_words(dict(chosen or ())) if handled else ()
         args = options.args(session.settings.event_format, info.is_root)
         local_add_table(
             db,
             session.queue,
             table,
-            [*args, *(word for word in words if word not in args)],
+            all_words(handled, args, dict(chosen or ()), info.is_root),
             encode_attrs({**options.attrs(), **handler_mark(handled)}),
             dest,
         )

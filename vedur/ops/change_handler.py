@@ -158,6 +158,5 @@ def _store(session: Session, table: TableInfo, handled: Handled, anew: bool) -> 
         if anew:
             local_set_table_state(db, queue, name, None, None)
             end_rejoin(db, queue, name)
-    log.info(
-        "%s: handler is %s%s", name, handled.stored, ", the table is copied anew" if anew else ""
-    )
+    then = ", the table is copied anew" if anew else ""
+    log.info("%s: handler is %s%s", name, handled.stored, then)

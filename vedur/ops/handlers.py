@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from vedur.catalog.tables import read_facts
 from vedur.change.attrs import COLUMNS, COPY_CONDITION, HANDLER, HANDLER_MARK
 from vedur.db import Database
 from vedur.errors import StateError, UsageError
-from vedur.handlers.api import Scope
+from vedur.handlers.api import Handler, Scope
 from vedur.handlers.registry import (
     Handled,
     branch_refusal,
@@ -52,7 +53,7 @@ def read_handled(
         return None
     name, given = parse_stored(stored)
     handler = registry().make(name, table, given)
-    _require_place(info, stored, type(handler).changes_rows())
+    _require_place(info, stored, handler)
     text = handler.facts_query()
     if text is not None and info.is_root:
         return Handled(stored, handler, Scope())  # the root has all rows
@@ -66,8 +67,10 @@ def read_handled(
     return handled
 
 
-def _require_place(info: NodeInfo, stored: str, changes_rows: bool) -> None:
-    if not changes_rows:
+def _require_place(info: NodeInfo, stored: str, handler: Handler) -> None:
+    if handler.root_only and not info.is_root:
+        raise UsageError(f'handler "{stored}" is for the root: use vtable on this node')
+    if not handler.changes_rows():
         return
     if info.is_root:
         raise UsageError(
@@ -81,6 +84,21 @@ def _require_place(info: NodeInfo, stored: str, changes_rows: bool) -> None:
 def handler_mark(handled: Handled | None) -> dict[str, str | None]:
     """Return what is stored beside a handler, to notice when its rules change; nothing for most."""
     return {HANDLER_MARK: handled.mark} if handled is not None and handled.mark else {}
+
+
+def all_words(
+    handled: Handled | None, args: Sequence[str], names: Mapping[str, str], root: bool
+) -> list[str]:
+    """Return the words for `londiste.local_add_table`: the operator's, then the handler's. Pure.
+
+    Flags of the trigger that the operator gives count more than the handler's.
+    """
+    words = list(handled.handler.trigger_words(names)) if handled is not None else []
+    if any(arg.startswith("tgflags=") for arg in args):
+        words = [word for word in words if not word.startswith("tgflags=")]
+    if not root and not {"expect_sync", "virtual_table"}.isdisjoint(words):
+        words.append("no_merge")  # else every queue that has the table would give it
+    return [*args, *(word for word in words if word not in args)]
 
 
 def require_handler_fit(
