@@ -32,6 +32,7 @@ PAGES = ROOT / "docs" / "how-to"
         ("repair", 15),
         ("change-tables", 25),
         ("cascade", 40),
+        ("mask-personal-data", 15),
     ],
 )
 def test_page(name: str, commands: int, servers: Servers, tmp_path: Path) -> None:

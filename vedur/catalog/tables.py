@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from vedur.change.attrs import (
     COLUMNS,
@@ -18,7 +19,8 @@ from vedur.change.attrs import (
 )
 from vedur.db import Database
 from vedur.db.contract import Answer, command, exec_query
-from vedur.errors import StateError
+from vedur.errors import DatabaseError, StateError
+from vedur.handlers.registry import Handled, facts_queries, resolve
 from vedur.names import parse_name
 from vedur.sql import query
 from vedur.tables.columns import Columns, parse_columns
@@ -47,6 +49,9 @@ class TableInfo:
     copy_role: str | None
     copy_pos: int
     dest_table: str
+    # what its handler asked this node for
+    facts: tuple[Any, ...] | None = field(default=None, compare=False)
+    facts_problem: str = field(default="", compare=False)
 
     @property
     def attrs(self) -> dict[str, str | None]:
@@ -66,10 +71,11 @@ class TableInfo:
 
     @property
     def mapping(self) -> TableMap:
-        """How it lives here; the provider's name for it is not known from here."""
+        """How it lives here; the provider's name for it is not known from here. Raises where its
+        handler cannot be served."""
         attrs = self.attrs
         listed = attrs.get(COLUMNS)
-        return TableMap(
+        plain = TableMap(
             self.table_name,
             self.dest_table,
             self.custom_snapshot,
@@ -79,6 +85,8 @@ class TableInfo:
             keeps_rows=keeps_rows(attrs),
             on_error=attrs.get(ON_ERROR),
         )
+        handled = resolve(self)
+        return plain if handled is None else apply_handler(plain, handled)
 
     def mapping_from(self, provider: TableInfo | None) -> TableMap:
         """How it lives here and what the provider calls it, by the provider's row of the table."""
@@ -144,7 +152,7 @@ class TableSet(tuple[TableInfo, ...]):
 
 def get_table_list(db: Database, queue: str) -> TableSet:
     """Read all tables of the set that the node knows."""
-    return TableSet(
+    tables = TableSet(
         TableInfo(
             table_name=row.table_name,
             local=row.local,
@@ -158,6 +166,57 @@ def get_table_list(db: Database, queue: str) -> TableSet:
         )
         for row in exec_query(db, "londiste.get_table_list", queue)
     )
+    queries = facts_queries(tables)
+    return _with_facts(db, queue, tables, queries) if queries else tables
+
+
+def _with_facts(db: Database, queue: str, tables: TableSet, queries: Mapping[str, str]) -> TableSet:
+    """Read what handlers ask the node for; the root has all rows and is not asked."""
+    if db.value(query("catalog", "is_root"), [queue]):
+        return tables
+    answers = {text: read_facts(db, text) for text in set(queries.values())}
+    return TableSet(
+        replace(
+            table,
+            facts=answers[queries[table.table_name]][0],
+            facts_problem=answers[queries[table.table_name]][1],
+        )
+        if table.table_name in queries
+        else table
+        for table in tables
+    )
+
+
+def read_facts(db: Database, text: str) -> tuple[tuple[Any, ...] | None, str]:
+    """Read the answer to a handler's question, and what is wrong with it: empty if nothing is."""
+    try:
+        with db.transaction():
+            rows = db.query(text)
+    except DatabaseError as error:
+        if error.sqlstate is None:
+            raise
+        return None, f"its question to this node ({text}) failed: {error.message}"
+    if len(rows) != 1:
+        return None, f"its question to this node ({text}) has {len(rows)} answers, and not one"
+    return tuple(rows[0]), ""
+
+
+def apply_handler(table: TableMap, handled: Handled) -> TableMap:
+    """Return how a table lives here, seen through its handler. Pure."""
+    scope, rows = handled.scope, handled.rows
+    conditions = [text for text in (table.condition, scope.condition) if text]
+    if scope.filters:
+        conditions.append("true")  # as with a condition, a change can bring a row that is not here
+    both = "\n) and (".join(conditions)
+    return replace(
+        table,
+        condition=f"({both}\n)" if len(conditions) > 1 else both or None,
+        operations=scope.operations,
+        rows=rows,
+        applies=scope.applies,
+        uncomparable=scope.uncomparable,
+        unrepairable=scope.unrepairable,
+    )
 
 
 def missing_part(there: TableInfo, wanted: TableMap) -> str:
@@ -167,7 +226,14 @@ def missing_part(there: TableInfo, wanted: TableMap) -> str:
     The same condition on both nodes is enough, and a list that has all columns that are wanted, as
     long as no column has another name on either of them.
     """
-    condition, listed = there.copy_condition, there.columns
+    by_handler = f"what handler {there.attrs.get(HANDLER)} makes of it"
+    try:
+        has = there.mapping
+    except StateError:
+        return by_handler  # one that is known there and not here
+    if not has.applies or has.rows is not None or set(wanted.operations) - set(has.operations):
+        return by_handler
+    condition, listed = has.condition, has.columns
     same_names = _keeps_names(listed) and _keeps_names(wanted.columns)
     if condition and not (same_names and condition == wanted.condition):
         return f"rows where {condition}"
@@ -175,8 +241,7 @@ def missing_part(there: TableInfo, wanted: TableMap) -> str:
         asked = {name for name, _ in wanted.columns or ()}
         if not (same_names and asked and asked <= {name for name, _ in listed}):
             return "some of its columns"
-    handler = there.mapping.handler
-    return f"what handler {handler} makes of it" if handler else ""
+    return ""
 
 
 def _keeps_names(columns: Columns | None) -> bool:

@@ -11,6 +11,7 @@ from urllib.parse import quote_plus, unquote_plus
 COPY_CONDITION = "copy_condition"
 MAX_PARALLEL_COPY = "max_parallel_copy"
 HANDLER = "handler"
+HANDLER_MARK = "handler_mark"
 ON_ERROR = "on_error"
 COLUMNS = "columns"
 COPY_NODE = "copy_node"

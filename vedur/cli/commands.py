@@ -59,6 +59,21 @@ _COPY_NODE: tuple[Option, ...] = (
         "whole and in sync",
     ),
 )
+_HANDLER = (
+    option("--handler", help="table handler, see show-handlers", metavar="NAME"),
+    option(
+        "--handler-arg",
+        help="argument of it (repeatable)",
+        metavar="KEY=VALUE",
+        dest="handler_args",
+        repeat=True,
+    ),
+    option(
+        "--transform",
+        help="a function of yours that changes rows, see write-a-handler in the manual",
+        metavar="MODULE:FUNCTION",
+    ),
+)
 _ADD_TABLE: tuple[Option, ...] = (
     option("--all", help="every table that the provider (on the root: the database) has"),
     option("--wait-sync", help="return when the first copy is done"),
@@ -98,14 +113,7 @@ _ADD_TABLE: tuple[Option, ...] = (
         dest="trigger_args",
         repeat=True,
     ),
-    option("--handler", help="table handler, see show-handlers", metavar="NAME"),
-    option(
-        "--handler-arg",
-        help="argument of it (repeatable)",
-        metavar="KEY=VALUE",
-        dest="handler_args",
-        repeat=True,
-    ),
+    *_HANDLER,
     option("--merge-all", help="refused in this version: tables would delete each other's rows"),
     option(
         "--no-merge",
@@ -451,6 +459,29 @@ COMMANDS: tuple[Command, ...] = (
             ("dst.ini change-filter shop.orders --all-rows --dry-run", "what would be inserted"),
         ),
         side="repair",
+    ),
+    Command(
+        "change-handler",
+        "give a table of the node another handler",
+        "tables:change_handler",
+        _TABLES,
+        "TABLE",
+        least=1,
+        most=1,
+        details="Where the new handler asks for the same rows, only the handler changes. Where it "
+        "asks for others, the table is copied anew, which --resync allows.",
+        options=(
+            *_HANDLER,
+            option("--resync", help="copy the table anew where the handler asks for other rows"),
+        ),
+        examples=(
+            ("dst.ini change-handler shop.log --handler=bulk", "as the default"),
+            (
+                "dst.ini change-handler shop.users --handler=obfuscate --resync",
+                "mask it from now on",
+            ),
+        ),
+        side="admin",
     ),
     Command(
         "change-table",

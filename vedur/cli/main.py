@@ -149,6 +149,7 @@ def _show_ini(call: Call) -> int:
 
 def _with_ini(call: Call) -> int:
     from vedur.config import load_londiste
+    from vedur.handlers.registry import load_handlers
 
     if call.ini is None:
         raise UsageError("need config file, use --help for help.")
@@ -165,6 +166,7 @@ def _with_ini(call: Call) -> int:
     with ExitStack() as stack:
         try:
             _start_logging(call, settings)
+            load_handlers(settings)
             if command.side and (path := settings.pidfile_for(command.side)):
                 from vedur.daemon import PidFile
 

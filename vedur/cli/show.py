@@ -10,7 +10,8 @@ from dataclasses import asdict
 from vedur.cli.grammar import Call
 from vedur.cli.output import print_json, print_table, wants_colour
 from vedur.config import LondisteSettings
-from vedur.handlers import builtin as handlers
+from vedur.handlers.api import Argument
+from vedur.handlers.registry import registry
 from vedur.ops import show
 from vedur.ops.session import Session
 from vedur.status.tree import compact_lines, info_lines, title, tree_lines
@@ -137,12 +138,21 @@ def missing(call: Call, settings: LondisteSettings) -> None:
 
 
 def show_handlers(call: Call, settings: LondisteSettings) -> None:
+    known = registry()
     if not call.args:
-        for handler in handlers.HANDLERS:
-            print(f"{handler.name} - {handler.summary}")
+        for name in sorted(known.classes):
+            print(f"{name} - {known.classes[name].summary}")
         return
-    for name in call.args:
-        handler = handlers.find_handler(name)
+    for handler in [known.find(name) for name in call.args]:
         print(f"{handler.name} - {handler.summary}\n\nArguments:")
-        for key, words in handler.args.items():
-            print(f"  {key:<20}{words}")
+        for argument in handler.arguments:
+            print(f"  {argument.name:<20}{argument.meaning}{_allowed(argument)}")
+        if handler.ini_keys:
+            print(f"\nKeys of the ini: {', '.join(handler.ini_keys)}")
+
+
+def _allowed(argument: Argument) -> str:
+    told = [f"one of {', '.join(argument.choices)}"] if argument.choices else []
+    told += ["required"] if argument.required else []
+    told += [f"default {argument.default}"] if argument.default is not None else []
+    return f" ({'; '.join(told)})" if told else ""

@@ -8,6 +8,7 @@ from vedur.config import LondisteSettings
 from vedur.errors import UsageError
 from vedur.ops import add_table as ops_add_table
 from vedur.ops import change_filter as ops_change_filter
+from vedur.ops import change_handler as ops_change_handler
 from vedur.ops import remove_table as ops_remove_table
 from vedur.ops import resync as ops_resync
 from vedur.ops import sequences as ops_sequences
@@ -34,6 +35,12 @@ def change_filter(call: Call, settings: LondisteSettings) -> None:
         change = ops_change_filter.change_filter(session, wanted)
     if call.options.json:
         print_json(change.as_json() if change is not None else None)
+
+
+def change_handler(call: Call, settings: LondisteSettings) -> None:
+    wanted = call.fill(ops_change_handler.ChangeHandler, table=call.args[0])
+    with Session(settings) as session:
+        ops_change_handler.change_handler(session, wanted)
 
 
 def remove_table(call: Call, settings: LondisteSettings) -> None:

@@ -222,6 +222,25 @@ class LondisteSettings:
     )
     log_count: int = declare(kinds.integer(0), 3, "how many rotated log files are kept", _NEWER)
 
+    handler_modules: tuple[str, ...] = declare(
+        kinds.NAMES, (), "Python modules with table handlers of your own", _NEWER
+    )
+    shard_hash_func: str = declare(
+        kinds.TEXT, "partconf.get_hash_raw", "handler shard: the function that hashes", _NEWER
+    )
+    shard_info_sql: str = declare(
+        kinds.TEXT,
+        "select shard_nr, shard_mask, shard_count from partconf.conf",
+        "handler shard: which shard this node is",
+        _NEWER,
+    )
+    obfuscator_map: str = declare(
+        kinds.PATH, "", "handler obfuscate: file with the rules, JSON or YAML", _NEWER
+    )
+    obfuscator_key: str = declare(
+        kinds.TEXT, "", "handler obfuscate: secret key of its hashes, up to 32 bytes", _NEWER
+    )
+
     log_format: str = declare(
         kinds.choice("text", "json"), "text", "text, or json: one object a line", _VEDUR, ours=True
     )

@@ -34,7 +34,6 @@ WITHOUT_EFFECT = {
     "exception_grace": "every error is logged as it happens",
     "exception_quiet": "every error is logged as it happens",
     "exception_reset": "every error is logged as it happens",
-    "handler_modules": "tables have no handlers here yet",
     "local_only": "events of tables that are not local are always left out",
     "local_only_drop_execute": "scripts always run; give them a condition (--*-- Need-Table: ...)",
     "local_tracking_file": "positions live in the database",
@@ -46,12 +45,8 @@ WITHOUT_EFFECT = {
     "logfmt_console_verbose": "the log format is fixed, see log_format",
     "logfmt_file": "the log format is fixed, see log_format",
     "logfmt_file_verbose": "the log format is fixed, see log_format",
-    "obfuscator_key": "tables have no handlers here yet",
-    "obfuscator_map": "tables have no handlers here yet",
     "pgq_autocommit": "tasks read events by COPY",
     "pgq_lazy_fetch": "tasks read events by COPY",
-    "shard_hash_func": "tables have no handlers here yet",
-    "shard_info_sql": "tables have no handlers here yet",
     "sql_retry": "lost connections are always retried",
     "sql_retry_formula_a": "lost connections are always retried",
     "sql_retry_formula_b": "lost connections are always retried",
@@ -274,6 +269,7 @@ def _exposed(ini: IniFile) -> list[str]:
             f'connects: run "chmod go-w {ini.path}"'
         )
     password = any(holds_password(text) for text in ini.raw.values())
+    password |= bool(ini.raw.get("obfuscator_key"))
     if password and mode & (stat.S_IRGRP | stat.S_IROTH):
         warnings.append(
             f"{ini.path}: holds a password and can be read by others: "

@@ -1,51 +1,225 @@
-"""Table handlers: their names, arguments and words. What they do is the worker's business."""
+"""The handlers that need no function over rows: names, arguments and scopes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
-from vedur.change.attrs import encode_attrs
-from vedur.errors import UsageError
-from vedur.handlers.registry import DEFAULT_HANDLER
+from vedur.errors import StateError, UsageError
+from vedur.handlers.api import Argument, Handler, Scope, switch
+from vedur.handlers.obfuscate import Obfuscate
+from vedur.handlers.transform import Transform
+from vedur.names import parse_name, quote_ident
 
+#: Upstream's name for plain replay.
+DEFAULT_HANDLER = "londiste"
 
-@dataclass(frozen=True)
-class Handler:
-    """A handler; `args` maps argument names to their meaning."""
-
-    name: str
-    summary: str
-    args: dict[str, str]
-
-
-HANDLERS = (
-    Handler(
-        DEFAULT_HANDLER,
-        "Default handler, applies the net change of each row.",
-        {},
-    ),
+_IGNORE_TRUNCATE = switch("ignore_truncate", "1: a TRUNCATE on the root leaves the rows here")
+_KEPT_BY_TRUNCATE = (
+    "it ignores TRUNCATE, so rows that are here and not on the provider may be meant to be here"
 )
 
 
-def find_handler(name: str) -> Handler:
-    """The handler of that name. Raises `UsageError` naming those that exist."""
-    for handler in HANDLERS:
-        if handler.name == name:
-            return handler
-    known = ", ".join(handler.name for handler in HANDLERS)
-    raise UsageError(f'unknown handler "{name}": there is {known}, see show-handlers')
+def _operations(handler: Handler, wanted: str = "IUD") -> str:
+    return wanted if handler.is_on("ignore_truncate") else f"{wanted}R"
 
 
-def handler_attr(name: str, args: Sequence[str]) -> str:
-    """The stored form `name(args)`, arguments urlencoded; `name` alone without arguments."""
-    handler = find_handler(name)
-    values: dict[str, str | None] = {}
-    for text in args:
-        key, equals, value = text.partition("=")
-        values[key] = value if equals else None
-    bad = sorted(values.keys() - handler.args.keys())
-    if bad:
-        raise UsageError(f"Invalid handler argument: {bad}")
-    encoded = encode_attrs(values)
-    return f"{name}({encoded})" if encoded else name
+class Londiste(Handler):
+    """Plain replay, with or without TRUNCATE."""
+
+    name = DEFAULT_HANDLER
+    summary = "Default handler, applies the net change of each row."
+    arguments: ClassVar[tuple[Argument, ...]] = (_IGNORE_TRUNCATE,)
+
+    def scope(self, facts: tuple[Any, ...] | None, names: Mapping[str, str]) -> Scope:
+        """Leave truncates out where that is asked for."""
+        kept = _KEPT_BY_TRUNCATE if self.is_on("ignore_truncate") else ""
+        return Scope(operations=_operations(self), unrepairable=kept)
+
+
+class Bulk(Handler):
+    """Upstream's loader for whole batches, which replay here always is."""
+
+    name = "bulk"
+    summary = "As the default: batches are always loaded whole here."
+    arguments = (
+        Argument("method", "how upstream loads; the rows are the same here", ("0", "1", "2"), "0"),
+    )
+
+
+class BulkDirect(Londiste):
+    """The presets of upstream's dispatch that go into the table itself."""
+
+    name = "bulk_direct"
+    summary = "As the default, for some kinds of changes only if asked for."
+    arguments = (
+        *Bulk.arguments,
+        _IGNORE_TRUNCATE,
+        Argument("table_mode", "the table itself, not partitions of it", ("direct",), "direct"),
+        Argument("load_mode", "how upstream loads; as method", ("bulk", "direct"), "bulk"),
+        Argument("row_mode", "changes are applied as what they are", ("plain",), "plain"),
+        Argument("event_types", "the changes to apply, of I, U and D", default="I,U,D"),
+    )
+
+    def __init__(self, table: str, given: Mapping[str, str], options: Mapping[str, str]) -> None:
+        super().__init__(table, given, options)
+        words = [w.strip().upper() for w in (self.argument("event_types") or "").split(",")]
+        if not words or not set(words) <= set("IUD"):
+            raise UsageError(
+                f'argument "event_types" is a list of I, U and D, not "{given["event_types"]}"'
+            )
+        self.wanted = "".join(op for op in "IUD" if op in words)
+
+    def scope(self, facts: tuple[Any, ...] | None, names: Mapping[str, str]) -> Scope:
+        """Leave out the kinds of changes that were not asked for."""
+        if self.wanted == "IUD":
+            return super().scope(facts, names)
+        why = f"it applies only {', '.join(self.wanted)} of the changes: the rows are a history"
+        return Scope(operations=_operations(self, self.wanted), uncomparable=why)
+
+
+class Direct(BulkDirect):
+    """The same under upstream's other name."""
+
+    name = "direct"
+
+
+class Nop(Handler):
+    """A table that is left alone."""
+
+    name = "nop"
+    summary = "Leaves the table alone: nothing is copied and nothing applied."
+
+    def trigger_words(self, names: Mapping[str, str]) -> Sequence[str]:
+        """There is nothing to copy."""
+        return ("expect_sync",)
+
+    def scope(self, facts: tuple[Any, ...] | None, names: Mapping[str, str]) -> Scope:
+        """Nothing comes."""
+        return Scope(applies=False, uncomparable="it leaves the table alone")
+
+
+class VirtualTable(Handler):
+    """A table that is here in name only."""
+
+    name = "vtable"
+    summary = "Registers the table without having it: a branch passes its events on."
+    needs_table = False
+
+    def trigger_words(self, names: Mapping[str, str]) -> Sequence[str]:
+        """There is no table to put triggers on."""
+        return ("virtual_table",)
+
+    def scope(self, facts: tuple[Any, ...] | None, names: Mapping[str, str]) -> Scope:
+        """Nothing comes, and nothing need be there."""
+        return Scope(applies=False, uncomparable="it has no rows here")
+
+
+class FakeLocal(VirtualTable):
+    """The same under upstream's older name."""
+
+    name = "fake_local"
+
+
+class QueueTable(Nop):
+    """A table of the root that is the entrance of its queue."""
+
+    name = "qtable"
+    summary = "On the root: inserted rows become events and are not stored; vtable elsewhere."
+    root_only = True
+
+    def trigger_words(self, names: Mapping[str, str]) -> Sequence[str]:
+        """The trigger fires before the insert and keeps the row out."""
+        return ("tgflags=BI", "SKIP", "expect_sync")
+
+
+class Shard(Handler):
+    """The rows of one shard, by the hash of a column."""
+
+    name = "shard"
+    summary = "The rows whose hash of a key column is this node's share."
+    arguments = (
+        Argument("key", "the column that is hashed"),
+        Argument("hash_key", "the same; if both are given, this one counts"),
+        Argument("hash_expr", "an expression over the columns instead of the function of the ini"),
+        switch("disable_replay", "1: nothing is copied or applied, a branch passes events on"),
+        _IGNORE_TRUNCATE,
+    )
+    ini_keys = ("shard_hash_func", "shard_info_sql")
+
+    def __init__(self, table: str, given: Mapping[str, str], options: Mapping[str, str]) -> None:
+        super().__init__(table, given, options)
+        self.key = self.argument("hash_key") or self.argument("key") or ""
+        if not self.key and not self.argument("hash_expr"):
+            raise UsageError(f'handler "{self.name}" needs a column to hash: give key=COLUMN')
+
+    def _expression(self, names: Mapping[str, str]) -> str:
+        """Return the hash of a row, in names of this node."""
+        given = self.argument("hash_expr")
+        if given:
+            return f"({given})"
+        if names and self.key not in names:
+            raise UsageError(f'the column list leaves out "{self.key}", which is hashed')
+        function = parse_name(self.options.get("shard_hash_func") or HASH_FUNCTION)
+        return f"{function.quoted}({quote_ident(names.get(self.key, self.key))})"
+
+    def trigger_words(self, names: Mapping[str, str]) -> Sequence[str]:
+        """Let events tell the hash in ev_extra3, as nodes of upstream's need it."""
+        words = [f"ev_extra3='hash='||{self._expression(names)}"]
+        return [*words, "expect_sync"] if self.is_on("disable_replay") else words
+
+    def facts_query(self) -> str:
+        """Which shard is this node, of how many?"""
+        return self.options.get("shard_info_sql") or SHARD_INFO
+
+    def scope(self, facts: tuple[Any, ...] | None, names: Mapping[str, str]) -> Scope:
+        """Select this node's share; a row whose hash changes comes or goes with the change."""
+        if self.is_on("disable_replay"):
+            return Scope(applies=False, uncomparable="it is not replayed here (disable_replay)")
+        number, mask = read_shard(facts)
+        kept = _KEPT_BY_TRUNCATE if self.is_on("ignore_truncate") else ""
+        condition = f"({self._expression(names)} & {mask}) = {number}"
+        return Scope(condition, _operations(self), unrepairable=kept)
+
+
+class Part(Shard):
+    """The same under upstream's older name."""
+
+    name = "part"
+
+
+#: What hashes and what tells the shard where the ini says nothing, as upstream has it.
+HASH_FUNCTION = "partconf.get_hash_raw"
+SHARD_INFO = "select shard_nr, shard_mask, shard_count from partconf.conf"
+
+
+def read_shard(facts: tuple[Any, ...] | None) -> tuple[int, int]:
+    """Return number and mask of this node's shard; raises `StateError` for what makes no sense."""
+    try:
+        number, mask, count = (int(value) for value in (facts or ())[:3])
+    except (TypeError, ValueError):
+        raise StateError(
+            "shard_info_sql must give one row: number of the shard, mask, number of shards"
+        ) from None
+    if mask + 1 != count or count & mask or not 0 <= number < count:
+        raise StateError(
+            f"shard_info_sql says shard {number}, mask {mask}, {count} shards: the number of "
+            "shards must be a power of two, the mask one less, and the shard below it"
+        )
+    return number, mask
+
+
+HANDLERS: tuple[type[Handler], ...] = (
+    Londiste,
+    Bulk,
+    BulkDirect,
+    Direct,
+    Nop,
+    VirtualTable,
+    FakeLocal,
+    QueueTable,
+    Shard,
+    Part,
+    Obfuscate,
+    Transform,
+)

@@ -1,21 +1,44 @@
-"""Handlers that tables are registered with: which of them this version can serve; pure.
+"""Handlers that tables are registered with: find them, check their arguments, resolve them.
 
 A node of Londiste may have stored any handler with a table (`shard`, `obfuscate`, `dispatch`, or
 one of the operator's own): it decides which rows come and what becomes of their values. Rows that
-are moved without it are wrong at best, and in the open at worst. So a table whose handler is not
-known stops everything that would move rows.
+are moved without it are wrong at best, and in the open at worst. So a table whose handler cannot be
+resolved stops everything that would move rows.
+
+Handlers are found once a process: those of Vedur, those of installed packages (entry points
+`vedur.handlers`), and those of the modules that the ini names (`handler_modules`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+import hashlib
+import importlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
 
-from vedur.change.attrs import HANDLER
-from vedur.errors import StateError
+from vedur.change.attrs import (
+    COLUMNS,
+    COPY_CONDITION,
+    HANDLER,
+    HANDLER_MARK,
+    decode_attrs,
+    encode_attrs,
+)
+from vedur.config import LondisteSettings
+from vedur.errors import ConfigError, StateError, UsageError, VedurError, first_line
+from vedur.handlers.api import Handler, Scope
+from vedur.handlers.builtin import DEFAULT_HANDLER, HANDLERS
+from vedur.tables.columns import Columns, parse_columns
+from vedur.tables.condition import columns_of
+from vedur.tables.row_function import RowFunction
 
-#: Upstream's name for plain replay.
-DEFAULT_HANDLER = "londiste"
+GROUP = "vedur.handlers"
 
 REMEDY = (
     "keep Londiste's own worker on this node, or remove-table it here and, if plain rows are "
@@ -33,25 +56,351 @@ class RegisteredTable(Protocol):
     @property
     def local(self) -> bool: ...
     @property
-    def attrs(self) -> dict[str, str | None]: ...
+    def facts(self) -> tuple[Any, ...] | None: ...
+    @property
+    def facts_problem(self) -> str: ...
 
 
-def unknown_handler(table: RegisteredTable) -> str | None:
-    """The stored handler of a local table if this version cannot serve it, with its arguments."""
-    if HANDLER not in (table.table_attrs or "") or not table.local:
-        return None  # every round of a worker asks this for every table
-    stored = (table.attrs.get(HANDLER) or "").strip()
-    name, _, arguments = stored.partition("(")
-    plain = name.strip() in ("", DEFAULT_HANDLER) and not arguments.removesuffix(")").strip()
-    return None if plain else stored
+@dataclass(frozen=True)
+class Handled:
+    """A table's handler, and what it makes of the table; `rows` is None where rows stay."""
+
+    stored: str
+    handler: Handler = field(compare=False)
+    scope: Scope
+    rows: RowFunction | None = None
+    mark: str = ""  # of what the rows depend on, where `rows` makes them
+
+    @property
+    def plain(self) -> bool:
+        """Is the table here what it would be without a handler?"""
+        return self.scope == Scope() and self.rows is None
 
 
-def require_handlers(tables: Iterable[RegisteredTable]) -> None:
-    """Raise `StateError` for the first table whose handler this version does not know."""
-    for table in tables:
-        handler = unknown_handler(table)
-        if handler is not None:
-            raise StateError(
-                f'table "{table.table_name}" is registered with handler "{handler}", which Vedur '
-                f"does not have: no rows are moved. Either {REMEDY}"
+class Registry:
+    """The handlers that this process knows, and the values of the ini that they ask for."""
+
+    def __init__(
+        self, classes: Iterable[type[Handler]] = (), options: Mapping[str, str] | None = None
+    ) -> None:
+        self.classes: dict[str, type[Handler]] = {}
+        self.options = dict(options or {})
+        for cls in (*HANDLERS, *classes):
+            self._add(cls)
+        self.resolve = lru_cache(maxsize=4096)(self._resolve)
+
+    def _add(self, cls: type[Handler]) -> None:
+        known = self.classes.get(cls.name)
+        if known is not None and known is not cls:
+            raise ConfigError(
+                f'handler "{cls.name}" is there twice: in module "{known.__module__}" and in '
+                f'module "{cls.__module__}"'
             )
+        self.classes[cls.name] = cls
+
+    def find(self, name: str) -> type[Handler]:
+        """Return the class of that name. Raises `UsageError` naming those that exist."""
+        if name not in self.classes:
+            known = ", ".join(sorted(self.classes))
+            raise UsageError(f'unknown handler "{name}": there is {known}, see show-handlers')
+        return self.classes[name]
+
+    def make(self, name: str, table: str, given: Mapping[str, str | None]) -> Handler:
+        """Make the handler of a table; raises `UsageError` for bad arguments."""
+        cls = self.find(name)
+        values = check_arguments(cls, given)
+        options = {key: self.options[key] for key in cls.ini_keys if key in self.options}
+        return cls(table, values, options)
+
+    def _resolve(
+        self,
+        stored: str,
+        table: str,
+        columns: str | None,
+        facts: tuple[Any, ...] | None,
+    ) -> Handled:
+        name, given = parse_stored(stored)
+        handler = self.make(name, table, given)
+        listed: Columns = parse_columns(columns) if columns else ()
+        if handler.facts_query() is not None and facts is None:
+            raise StateError(
+                f'handler "{stored}" of table "{table}" has not been asked for its facts'
+            )
+        scope = handler.scope(facts, dict(listed))
+        rows = self._row_function(stored, handler, scope)
+        mark = "" if rows is None else fingerprint(handler.settings())
+        return Handled(stored, handler, scope, rows, mark)
+
+    @staticmethod
+    def _row_function(stored: str, handler: Handler, scope: Scope) -> RowFunction | None:
+        cls = type(handler)
+        if not cls.changes_rows():
+            return None
+        return RowFunction(
+            stored,
+            cls.__module__,
+            cls.__qualname__,
+            handler.table,
+            tuple(sorted(handler.given.items())),
+            tuple(sorted(handler.options.items())),
+            scope.rewrites,
+            scope.filters,
+        )
+
+
+def fingerprint(text: str) -> str:
+    """Return some digits by which a change of a text is noticed; they do not tell the text."""
+    return hashlib.blake2s(text.encode(), digest_size=5, person=b"handler").hexdigest()
+
+
+def check_arguments(cls: type[Handler], given: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the arguments with text for values; raises `UsageError` for what is not declared."""
+    declared = {argument.name: argument for argument in cls.arguments}
+    bad = sorted(given.keys() - declared.keys())
+    if bad:
+        known = ", ".join(declared) or "none"
+        raise UsageError(
+            f'Invalid handler argument: {bad}; handler "{cls.name}" has these: {known}'
+        )
+    values = {key: value or "" for key, value in given.items()}
+    for name, argument in declared.items():
+        if name in values:
+            argument.check(values[name])
+        elif argument.required:
+            raise UsageError(f'handler "{cls.name}" needs argument "{name}": {argument.meaning}')
+    return values
+
+
+def parse_stored(text: str) -> tuple[str, dict[str, str | None]]:
+    """Read the stored form `name(key=value&key2=value2)`; Londiste takes commas, too."""
+    name, bracket, rest = text.strip().partition("(")
+    if bracket and not rest.endswith(")"):
+        raise UsageError(f'handler "{text}" cannot be read: its bracket is not closed')
+    arguments = rest.removesuffix(")").replace(",", "&")
+    return name.strip() or DEFAULT_HANDLER, decode_attrs(arguments)
+
+
+def handler_attr(name: str, args: Sequence[str]) -> str:
+    """Return the stored form `name(args)`, arguments urlencoded; `name` alone without arguments."""
+    cls = registry().find(name)
+    values: dict[str, str | None] = {}
+    for text in args:
+        key, equals, value = text.partition("=")
+        if key in values:
+            raise UsageError(f'handler argument "{key}" is given twice')
+        values[key] = value if equals else None
+    check_arguments(cls, values)
+    encoded = encode_attrs(values)
+    return f"{name}({encoded})" if encoded else name
+
+
+# -- handlers of this process -----------------------------------------------------------------
+
+_current: list[Registry] = []
+
+
+def registry() -> Registry:
+    """Return the handlers of this process; without `load_handlers` those that need no ini."""
+    if not _current:
+        _current.append(Registry(_installed()))
+    return _current[0]
+
+
+def load_handlers(settings: LondisteSettings) -> Registry:
+    """Read the handlers that an ini asks for, for all that follows in this process.
+
+    Raises `ConfigError` that names the module, file or package that cannot be used.
+    """
+    classes = [*_installed(), *_of_modules(settings.handler_modules)]
+    options = {
+        "shard_hash_func": settings.shard_hash_func,
+        "shard_info_sql": settings.shard_info_sql,
+        "obfuscator_key": settings.obfuscator_key,
+    }
+    if settings.obfuscator_map:
+        options["obfuscator_map"] = read_map(settings.obfuscator_map)
+    _current[:] = [Registry(classes, options)]
+    return _current[0]
+
+
+def _installed() -> Iterator[type[Handler]]:
+    for point in entry_points(group=GROUP):
+        yield from _load_point(point)
+
+
+def _load_point(point: EntryPoint) -> list[type[Handler]]:
+    what = f'handler "{point.name}" of an installed package ({point.value})'
+    try:
+        found = point.load()
+    except Exception as error:
+        raise ConfigError(f"{what} cannot be loaded: {first_line(error)}") from error
+    return [_require_class(found, what)]
+
+
+def _of_modules(names: Sequence[str]) -> Iterator[type[Handler]]:
+    for name in names:
+        if name.startswith("londiste.handlers."):
+            continue  # Londiste's own list in an ini that was its: what it has of them is built in
+        module = _import(name)
+        classes = getattr(module, "HANDLERS", None)
+        if not classes:
+            raise ConfigError(
+                f'handler module "{name}" (handler_modules) has no HANDLERS: list its classes there'
+            )
+        for cls in classes:
+            yield _require_class(cls, f'"{cls!r}" in HANDLERS of module "{name}"')
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        raise ConfigError(
+            f'handler module "{name}" (handler_modules) cannot be loaded: '
+            f"{type(error).__name__}: {first_line(error)}"
+        ) from error
+
+
+def _require_class(found: object, what: str) -> type[Handler]:
+    if isinstance(found, type) and issubclass(found, Handler) and found.name:
+        return found
+    raise ConfigError(f"{what} is no subclass of vedur.handlers.api.Handler with a name")
+
+
+def read_map(path: str) -> str:
+    """Read a file of rules, JSON or (where PyYAML is installed) YAML; returns it as JSON."""
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f'obfuscator_map "{path}" cannot be read: {first_line(error)}') from error
+    try:
+        rules = json.loads(text)
+    except ValueError as error:
+        rules = _read_yaml(path, text, error)
+    if not isinstance(rules, dict):
+        raise ConfigError(f'obfuscator_map "{path}" has no rules: write table: column: rule')
+    try:
+        return json.dumps(rules)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f'obfuscator_map "{path}" holds {first_line(error)}') from error
+
+
+def _read_yaml(path: str, text: str, why: ValueError) -> Any:
+    try:
+        import yaml  # type: ignore[import-untyped]
+    except ImportError:
+        raise ConfigError(
+            f'obfuscator_map "{path}" is no JSON ({first_line(why)}); to use YAML, install PyYAML'
+        ) from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f'obfuscator_map "{path}": {" ".join(str(error).split())}') from error
+
+
+# -- handlers of tables -----------------------------------------------------------------------
+
+
+def stored_handler(table: RegisteredTable) -> str:
+    """Return the handler that is stored with a local table; empty where there is none."""
+    if HANDLER not in (table.table_attrs or "") or not table.local:
+        return ""  # every round of a worker asks this for every table
+    return (decode_attrs(table.table_attrs).get(HANDLER) or "").strip()
+
+
+def resolve(table: RegisteredTable) -> Handled | None:
+    """Return what a table's handler makes of it, None where it has no handler.
+
+    Raises `StateError` where that cannot be told: nothing may be moved then.
+    """
+    stored = stored_handler(table)
+    if not stored:
+        return None
+    attrs = decode_attrs(table.table_attrs)
+    problem = table.facts_problem
+    if not problem:
+        try:
+            found = registry().resolve(stored, table.table_name, attrs.get(COLUMNS), table.facts)
+            require_apart(found, attrs.get(COPY_CONDITION), attrs.get(COLUMNS))
+            _require_mark(found, attrs.get(HANDLER_MARK))
+            return found
+        except VedurError as error:
+            problem = error.message
+    raise StateError(
+        f'table "{table.table_name}" is registered with handler "{stored}", which cannot be '
+        f"served: {problem}: no rows are moved. Mend that, or {REMEDY}"
+    )
+
+
+def _require_mark(found: Handled, stored: str | None) -> None:
+    """Raise StateError where the rows that are here were made with other settings. A table that
+    Londiste added has no mark."""
+    if stored and found.mark and stored != found.mark:
+        raise StateError(
+            "its key or its rules are not those that its rows were made with: put them back, or "
+            "have the table copied anew with the new ones (resync)"
+        )
+
+
+def require_apart(found: Handled, condition: str | None, columns: str | None) -> None:
+    """Raise UsageError where the table's condition looks at a column that the handler rewrites: a
+    first copy would see one value of it, and replay another."""
+    if found.rows is None or not condition:
+        return
+    names = {here: there for there, here in parse_columns(columns)} if columns else {}
+    looked_at = [names.get(name, name) for name in columns_of(condition)]
+    rewrites = found.scope.rewrites
+    if rewrites is None:
+        raise UsageError(
+            f'handler "{found.stored}" does not say which columns it rewrites, so the table cannot '
+            "have a condition (--where) beside it"
+        )
+    for name in looked_at:
+        if name in rewrites:
+            raise UsageError(
+                f'the condition (--where) looks at column "{name}", which handler '
+                f'"{found.stored}" rewrites: a copy and a change would see different values'
+            )
+
+
+def facts_queries(tables: Iterable[RegisteredTable]) -> dict[str, str]:
+    """Return the statements that handlers of these tables need an answer to, by table."""
+    found = {}
+    for table in tables:
+        stored = stored_handler(table)
+        if not stored:
+            continue
+        try:
+            name, given = parse_stored(stored)
+            text = registry().make(name, table.table_name, given).facts_query()
+        except VedurError:
+            continue  # `resolve` says what is wrong
+        if text is not None:
+            found[table.table_name] = text
+    return found
+
+
+def handler_problem(table: RegisteredTable) -> str | None:
+    """Return why rows of a table cannot be moved because of its handler; None if they can."""
+    try:
+        resolve(table)
+    except StateError as error:
+        return error.message
+    return None
+
+
+def require_handlers(tables: Iterable[RegisteredTable], *, passes_on: bool = False) -> None:
+    """Raise `StateError` for the first table whose handler cannot be served; `passes_on`: by a node
+    that passes events on."""
+    for table in tables:
+        handled = resolve(table)
+        if passes_on and handled is not None and handled.rows is not None:
+            raise StateError(f'table "{table.table_name}": {branch_refusal(handled.stored)}')
+
+
+def branch_refusal(stored: str) -> str:
+    """Say why a function over rows cannot be on a branch."""
+    return (
+        f'handler "{stored}" cannot be on a branch: a branch passes all events on as they are, so '
+        "its queue would hold the rows as they were before; give it to the leaves below"
+    )

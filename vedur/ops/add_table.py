@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vedur.catalog.tables import (
     TableSet,
     all_relations,
+    apply_handler,
     get_table_list,
     local_add_table,
 )
@@ -30,7 +31,7 @@ from vedur.change.attrs import (
 from vedur.db import Database
 from vedur.db.contract import command, exec_query, log_contract_call
 from vedur.errors import StateError, UsageError, VedurError
-from vedur.handlers.builtin import handler_attr
+from vedur.handlers.registry import Handled, handler_attr
 from vedur.log import TRACE
 from vedur.names import parse_name, read_name
 from vedur.node.info import NodeInfo
@@ -48,6 +49,7 @@ from vedur.ops.fitness import (
     warn_keys,
     why_not,
 )
+from vedur.ops.handlers import all_words, handler_mark, plan_handler, require_handler_fit
 from vedur.ops.session import Session
 from vedur.ops.sync_lists import sync_tables
 from vedur.ops.wait_sync import wait_sync
@@ -89,6 +91,7 @@ class AddTable:
     trigger_args: Sequence[str] = ()
     handler: str | None = None
     handler_args: Sequence[str] = ()
+    transform: str | None = None
     max_parallel_copy: int | None = None
     on_error: str | None = None
     merge_all: bool = False
@@ -112,6 +115,8 @@ class AddTable:
             check_policy(self.on_error)
         if self.handler_args and not self.handler:
             raise UsageError("--handler-arg needs --handler")
+        if self.transform and self.handler:
+            raise UsageError("--transform is a handler by itself: give it without --handler")
         if self.merge_all:
             raise UsageError(
                 "--merge-all is not supported yet: each part's first copy would empty the table "
@@ -134,11 +139,23 @@ class AddTable:
         """The node to copy from as it is stored; None for the provider."""
         return copy_node_option(self.copy_node, self.find_copy_node)
 
-    def mapping(self, table: str) -> TableMap:
+    @property
+    def stored_handler(self) -> str | None:
+        """The handler as it is stored, with its arguments; None for none."""
+        if self.transform:
+            return handler_attr("transform", [f"function={self.transform}"])
+        return handler_attr(self.handler, self.handler_args) if self.handler else None
+
+    def mapping(self, table: str, handled: Handled | None = None) -> TableMap:
         """Return how a table of the set is to live here."""
-        return TableMap(
-            table, self.place(table), condition=self.copy_condition, columns=self.column_list
+        plain = TableMap(
+            table,
+            self.place(table),
+            condition=self.copy_condition,
+            columns=self.column_list,
+            handler=self.stored_handler,
         )
+        return plain if handled is None else apply_handler(plain, handled)
 
     def place(self, table: str) -> str:
         """Return the local name of a table of the set."""
@@ -147,8 +164,8 @@ class AddTable:
     def attrs(self) -> dict[str, str | None]:
         """Return the attributes to store with each table."""
         found: dict[str, str | None] = {}
-        if self.handler:
-            found[HANDLER] = handler_attr(self.handler, self.handler_args)
+        if self.stored_handler:
+            found[HANDLER] = self.stored_handler
         if self.copy_condition:
             found[COPY_CONDITION] = self.copy_condition
         if self.column_list is not None:
@@ -200,13 +217,14 @@ def add_table(session: Session, options: AddTable) -> None:
     provider = session.provider(info)
     nodes = CopyNodes(session, info, options.copy_from, force=options.force)
     tables = _choose(session, info, provider, nodes, options)
+    handled = {table: plan_handler(session, info, options, table) for table in tables}
     for number, table in enumerate(tables):
         try:
             source, there = provider, TableSet()
             if not info.is_root:
-                node = nodes.of(options.mapping(table))
+                node = nodes.of(options.mapping(table, handled[table]))
                 source, there = node.db, node.tables
-            _add_one(session, info, source, there, options, table)
+            _add_one(session, info, source, there, options, table, handled[table])
         except VedurError:
             if number:
                 log.warning("%d of %d tables are added, then %s failed: run the command again "
@@ -248,12 +266,15 @@ def _choose(
     if not options.all and not any(map(is_glob, options.tables)):
         for table in chosen if not info.is_root else ():
             require_alone(session, options, table)
-            nodes.require(options.mapping(table), expect_sync=options.expect_sync)
+            mapping = options.mapping(table, plan_handler(session, info, options, table))
+            nodes.require(mapping, expect_sync=options.expect_sync or not mapping.applies)
         return chosen  # named one by one: for everything else the contract has its own words
     unfit = {name: why for name, why in unfit.items() if name not in done}
     unfit |= unfit_tables(session, info.is_root, options, chosen)
     for table in set(chosen) - unfit.keys() if not info.is_root else ():
-        mapping = options.mapping(table)
+        mapping = options.mapping(table, plan_handler(session, info, options, table))
+        if not mapping.applies:
+            continue
         reason = None if options.expect_sync else nodes.why_not(mapping)
         if not reason:
             node = nodes.of(mapping)
@@ -299,14 +320,16 @@ def _add_one(
     there: TableSet,
     options: AddTable,
     table: str,
+    handled: Handled | None,
 ) -> None:
     db = session.db
     dest = options.place(table) if options.dest_table else None
     make = not info.is_root and (options.create or options.create_full)
     chosen = options.column_list
-    narrow = not info.is_root and bool(options.copy_condition or chosen)
+    mapping = options.mapping(table, None if info.is_root else handled)
+    handler = mapping.applies and bool(mapping.rows or (handled and handled.scope.condition))
+    narrow = not info.is_root and bool(options.copy_condition or chosen or handler)
     names = there.local_names
-    mapping = options.mapping(table)
     remote = _remote(provider, names.get(table)) if narrow else None
     if remote is not None:
         require_columns(mapping, remote)
@@ -322,16 +345,20 @@ def _add_one(
             # another command may be adding a table with the same destination: one after the other
             db.value(query("admin", "lock_destination"), [options.place(table)])
             require_alone(session, options, table)
+        if not info.is_root and mapping.applies:
             require_steady(db, provider, there, mapping)
             warn_keys(db, provider, there, options, table)
         if remote is not None:
-            _require_fit(mapping, db, TableAt(provider, remote), force=options.force)
+            own = replace(mapping, condition=options.copy_condition)
+            _require_fit(own, db, TableAt(provider, remote), force=options.force)
+            require_handler_fit(handled, mapping, db, TableAt(provider, remote))
+        args = options.args(session.settings.event_format, info.is_root)
         local_add_table(
             db,
             session.queue,
             table,
-            options.args(session.settings.event_format, info.is_root),
-            encode_attrs(options.attrs()),
+            all_words(handled, args, dict(chosen or ()), info.is_root),
+            encode_attrs({**options.attrs(), **handler_mark(handled)}),
             dest,
         )
         if make and options.create_full:

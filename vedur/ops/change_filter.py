@@ -22,6 +22,7 @@ from vedur.db import Database
 from vedur.db.role import set_replication_role
 from vedur.errors import StateError, UsageError
 from vedur.failpoint import reach
+from vedur.handlers.registry import resolve
 from vedur.names import parse_name
 from vedur.node.info import NodeInfo, NodeType
 from vedur.node.moment import Moment, Nodes, meet
@@ -93,6 +94,12 @@ def change_filter(
     if len(tables) != 1:
         raise UsageError(f'change-filter takes one table that is in sync, got "{options.table}"')
     table = tables[0]
+    handled = resolve(table)
+    if handled is not None and not handled.plain:
+        raise StateError(
+            f'table "{table.table_name}" has handler "{handled.stored}", which decides which rows '
+            "come: change-filter does not know what it would do; use change-handler"
+        )
     if (table.copy_condition or None) == options.where:
         log.info("%s: has this condition already", table.dest_table)
         return None

@@ -11,7 +11,7 @@ from vedur.catalog.watch import read_table_problems
 from vedur.db import Database
 from vedur.db.row_security import advice
 from vedur.errors import StateError
-from vedur.handlers.registry import unknown_handler
+from vedur.handlers.registry import handler_problem
 from vedur.names import parse_name
 from vedur.ops.choose import choose
 from vedur.ops.session import Session
@@ -90,9 +90,8 @@ def _compare(
     if not structure_only:
         found += _interference(provider, remote.dest_table, "on the provider")
         found += _interference(db, table.dest_table, "here")
-        handler = unknown_handler(table)
-        if handler is not None:
-            found.append(f'handler "{handler}" is not known to Vedur: no rows are moved')
+        if problem := handler_problem(table):
+            found.append(problem)
     if not (theirs.partition_key or mine.partition_key):
         return finding(*found)
     missing, notes = partition_differences(

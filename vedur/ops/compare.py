@@ -23,6 +23,7 @@ from vedur.errors import (
     ConnectError,
     InternalError,
     LaggingError,
+    StateError,
     UsageError,
     VedurError,
 )
@@ -90,6 +91,7 @@ def compare(
     ready = [t for t in tables if not reasons[t.table_name]]
     if ready:
         own = not (options.count_only or _is_standard(session))
+        own |= any(t.mapping.rows is not None for t in ready)  # the shared session has no handlers
         with open_comparer(session.settings, spark, own=own) as comparer:
             for table in ready:
                 if lagging:
@@ -141,6 +143,8 @@ def _compare_table(
     log.info("Locking %s", table.table_name)
     waiting = warn_waiting(session, table)
     pair = plan_pair(session, nodes, table)
+    if pair.expected is not None and not (options.count_only or _is_standard(session)):
+        raise StateError("compare_sql does not know its handler: compare it without that key")
     # A statement of the operator's own, or a count, says itself what it looks at.
     hashed = _is_standard(session) and not options.count_only
     reason = one_sided(pair) if hashed else ""
@@ -149,6 +153,10 @@ def _compare_table(
     log.info("Syncing %s", table.dest_table)
 
     def look(pair: Pair, moment: Moment) -> TableResult:
+        with comparer.expected(pair) as staged:
+            return count(staged, moment)
+
+    def count(pair: Pair, moment: Moment) -> TableResult:
         log.info("Counting %s", table.dest_table)
         source, target, fmt, buckets = _count(session, comparer, pair, options)
         reach("compare.counted")

@@ -12,7 +12,7 @@ from vedur.catalog.copy_source import NEAREST
 from vedur.catalog.quarantine import count_quarantined
 from vedur.catalog.tables import TableInfo, get_table_list, is_in_sync, sharing
 from vedur.errors import StateError, UsageError
-from vedur.handlers.registry import require_handlers, unknown_handler
+from vedur.handlers.registry import handler_problem, require_handlers, stored_handler
 from vedur.node.endpoint import Endpoint
 from vedur.node.info import NodeInfo
 from vedur.node.moment import Meet, Moment, Nodes, at_one_moment, meet
@@ -148,11 +148,19 @@ def provided_tables(session: Session, info: NodeInfo) -> dict[str, TableInfo]:
 
 def unready_here(table: TableInfo) -> str:
     """Why this side of a table cannot be put beside another yet; empty if it can."""
-    handler = unknown_handler(table)
-    if handler is not None:
-        return f'Table {table.table_name} has handler "{handler}", which Vedur does not know'
+    if reason := handler_refusal(table):
+        return reason
     if not table.ready:
         return f"Table {table.table_name} not synced yet, no point"
+    return ""
+
+
+def handler_refusal(table: TableInfo) -> str:
+    """Why a table's handler keeps it from being put beside another; empty if it does not."""
+    if problem := handler_problem(table):
+        return problem
+    if why := table.mapping.uncomparable:
+        return f'Table {table.table_name} has handler "{stored_handler(table)}": {why}'
     return ""
 
 
@@ -170,10 +178,10 @@ def unready(table: TableInfo, there: Mapping[str, TableInfo]) -> str:
 
 def plan_pair(session: Session, nodes: Nodes, table: TableInfo, where: str | None = None) -> Pair:
     """What to compare for a table of the catalog."""
-    from vedur.pipeline.compare import make_pair
+    from vedur.pipeline.compare import make_expected_pair, make_pair
 
     others = sharing(session.db, session.queue, table)
-    if others and not table.copy_condition:
+    if others and not table.mapping.condition:
         raise StateError(
             f'"{table.dest_table}" has rows of other tables, too ({listed(others)}), and '
             f'"{table.table_name}" has no condition that tells its rows from theirs: '
@@ -182,7 +190,14 @@ def plan_pair(session: Session, nodes: Nodes, table: TableInfo, where: str | Non
     provider = session.open(nodes.provider, "provider_db")
     there = get_table_list(provider, session.queue).find(table.table_name)
     mapping = table.mapping_from(there)
-    return make_pair(provider, session.db, mapping, shared=bool(others), where=where)
+    if mapping.rows is None:
+        return make_pair(provider, session.db, mapping, shared=bool(others), where=where)
+    if where is not None:
+        raise StateError(
+            f'table "{table.table_name}" has handler "{stored_handler(table)}", which changes rows '
+            "on their way here: it can be repaired as a whole, without --where"
+        )
+    return make_expected_pair(provider, session.db, mapping, shared=bool(others))
 
 
 def pair_at(pair: Pair, moment: Moment) -> Pair:

@@ -16,6 +16,7 @@ from vedur.change.attrs import COPY_CONDITION, decode_attrs, keeps_rows
 from vedur.db import Database
 from vedur.errors import StateError
 from vedur.names import parse_name
+from vedur.ops.handlers import needs_table
 from vedur.ops.session import Session
 from vedur.sql import query
 from vedur.tables.mapping import TableMap
@@ -96,7 +97,9 @@ def unfit_tables(
     makes = not root and (options.create or options.create_full)
     found: dict[str, str | None] = {}
     for table, place in places.items():
-        if place not in present:
+        if place not in present and not needs_table(options):
+            found[table] = None
+        elif place not in present:
             how = "create it" if root else "create it, or use --create"
             found[table] = None if makes else f"table {place} does not exist here: {how}"
         else:

@@ -20,7 +20,7 @@ from vedur.db import Database
 from vedur.db.role import set_replication_role
 from vedur.errors import StateError, VedurError
 from vedur.failpoint import reach
-from vedur.handlers.registry import require_handlers
+from vedur.handlers.registry import require_handlers, stored_handler
 from vedur.node.info import NodeInfo
 from vedur.node.moment import Moment, Nodes, meet
 from vedur.node.position import lock_position
@@ -243,6 +243,12 @@ class Repairer:
 
     def look(self, pair: Pair, stage: Stage) -> tuple[tuple[Sums, Sums], Differences | None]:
         """Compare both sides; the keys that differ are staged if something is to be written."""
+        from vedur.pipeline.compare import stage_expected
+
+        with stage_expected(self.spark, pair, limit=self._limit) as source:
+            return self._look(source, stage)
+
+    def _look(self, pair: Pair, stage: Stage) -> tuple[tuple[Sums, Sums], Differences | None]:
         from vedur.pipeline.compare import SparkComparer, describe, differing_keys
         from vedur.pipeline.repair import stage_keys
 
@@ -283,14 +289,25 @@ class Repairer:
         """Raise unless rows may be written, in the transaction that writes them."""
         hold_at_tick(self.db, self.nodes.queue, self.info, "repair")
 
+    def _require_repairable(self) -> None:
+        if why := self.info.mapping.unrepairable:
+            handler = stored_handler(self.info)
+            raise StateError(
+                f'table "{self.info.table_name}" has handler "{handler}" and cannot be repaired: '
+                f"{why}"
+            )
+
     def conclude(self, moment: Moment) -> None:
         """What else belongs in that transaction."""
 
     def write(self, pair: Pair, moment: Moment, table: RepairTable, stage: Stage) -> Repaired:
         """Fetch the provider's rows of the staged keys, and write them."""
+        self._require_repairable()
+        from vedur.pipeline.compare import stage_expected
         from vedur.pipeline.repair import apply, stage_rows
 
-        stage_rows(self.spark, pair, table.source_columns, stage, tasks=self._limit)
+        with stage_expected(self.spark, pair, limit=self._limit) as source:
+            stage_rows(self.spark, source, table.source_columns, stage, tasks=self._limit)
         for name in (stage.keys, stage.rows):
             self.db.execute(query("compare", "stage_analyze").format(stage=name))
         reach("repair.fetched")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from vedur.catalog.rejoin import end_rejoin
 from vedur.catalog.tables import (
@@ -12,12 +13,13 @@ from vedur.catalog.tables import (
     local_set_table_state,
     sharing,
 )
-from vedur.change.attrs import COPY_NODE
+from vedur.change.attrs import COPY_NODE, HANDLER_MARK, encode_attrs
 from vedur.errors import StateError, UsageError
 from vedur.node.info import NodeInfo
 from vedur.node.position import wake_worker
 from vedur.ops.choose import choose
 from vedur.ops.copy_node import CopyNodes, copy_node_option
+from vedur.ops.handlers import read_handled
 from vedur.ops.session import Session
 
 
@@ -39,6 +41,8 @@ def resync(
         raise StateError("resync cannot be used on the root: there is nothing to copy from")
     local = get_table_list(session.db, session.queue).local.by_name
     names = choose(tables, local, everything=everything)
+    marks = {name: _read_mark(session, info, local[name]) for name in names}
+    local |= {name: _with_mark(local[name], marks[name]) for name in names}
     provider = session.provider(info)
     _require_sources(session, info, [local[name] for name in names], wanted)
     for name in names:
@@ -53,11 +57,28 @@ def resync(
         with session.db.transaction():
             if wanted is not None:
                 change_table_attr(session.db, session.queue, name, COPY_NODE, wanted)
+            if marks[name] is not None:
+                change_table_attr(session.db, session.queue, name, HANDLER_MARK, marks[name])
             # DDL that a half-done copy put aside stays recorded: the next copy finds it there
             local_set_table_state(session.db, session.queue, name, None, None)
             end_rejoin(session.db, session.queue, name)  # a copy instead of a repair
     if names:
         wake_worker(provider, session.queue)
+
+
+def _read_mark(session: Session, info: NodeInfo, table: TableInfo) -> str | None:
+    """Read the mark of the handler's rules as they are now, with which the copy makes its rows;
+    None for a table that has none. Raises where the handler cannot serve it."""
+    if HANDLER_MARK not in table.attrs:
+        return None
+    handled = read_handled(session.db, info, table.table_name, table.attrs)
+    return handled.mark if handled is not None else None
+
+
+def _with_mark(table: TableInfo, mark: str | None) -> TableInfo:
+    if mark is None:
+        return table
+    return replace(table, table_attrs=encode_attrs({**table.attrs, HANDLER_MARK: mark}))
 
 
 def _require_sources(

@@ -14,6 +14,7 @@ from vedur.change.quarantine import RowKey
 from vedur.change.snapshot import Snapshot
 from vedur.names import QualifiedName, parse_name
 from vedur.tables.columns import Columns, source_names
+from vedur.tables.row_function import RowFunction
 
 #: A table can have 1,600 columns, and a staging table needs five for itself.
 MAX_STAGE_COLUMNS = 1595
@@ -48,6 +49,11 @@ class TableMap:
     that it finds. `on_error` and `handler` are the table's own, as they are stored. `in_order`:
     its events are needed one by one, because some of them go into quarantine.
 
+    The rest is what its handler makes of it: `operations` are the events that are applied (R is
+    TRUNCATE), `rows` is called for all rows on their way here, `applies` False means that nothing
+    comes; `uncomparable` says why nobody can tell which rows should be here, `unrepairable` why
+    rows that the provider lacks may be right.
+
     One map leads to one local table. Tables of several queues that share a local table are several
     maps with one `dest`; a handler that spreads rows over several tables makes several maps with
     one `name`.
@@ -61,7 +67,12 @@ class TableMap:
     in_order: bool = False
     source: str | None = None
     handler: str | None = None
+    operations: str = "IUDR"
+    rows: RowFunction | None = None
+    applies: bool = True
     # No part of what was staged for a table: it stays good when these change.
+    uncomparable: str = field(default="", compare=False)
+    unrepairable: str = field(default="", compare=False)
     keeps_rows: bool = field(default=False, compare=False)
     on_error: str | None = field(default=None, compare=False)
 
@@ -93,7 +104,8 @@ class TableSpec:
     events that the first copy already contains may still come; rows that do not fulfil
     `condition` do not belong here, and `looks_at` are the columns it needs to tell. `chosen` is
     the column list (name in events -> name here), None where all columns come under their own
-    names. `strict`: a column that the target lacks is an error, not a warning.
+    names. `strict`: a column that the target lacks is an error, not a warning. `operations` and
+    `rows` are the map's.
     """
 
     name: str
@@ -110,6 +122,8 @@ class TableSpec:
     chosen: dict[str, str] | None = None
     strict: bool = True
     shape: int | None = None  # a fingerprint of the target's columns, as the catalog has them
+    operations: str = "IUDR"
+    rows: RowFunction | None = None
     by_name: dict[str, TargetColumn] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:

@@ -84,6 +84,12 @@ def read_columns(db: Database, table: QualifiedName) -> list[Column]:
     ]
 
 
+def read_unique_keys(db: Database, table: QualifiedName) -> list[tuple[str, ...]]:
+    """Read the column sets of a table's valid and total unique indexes."""
+    rows = db.query(query("catalog", "unique_columns"), [table.schema, table.name])
+    return [tuple(row.columns) for row in rows]
+
+
 def match_columns(
     source: Sequence[Column], target: Sequence[Column], chosen: Columns | None = None
 ) -> ColumnMatch:

@@ -66,7 +66,8 @@ def position_allows(prev_tick: int, tick: int, stored: int) -> bool:
 
 def replicas(tables: Sequence[TableInfo]) -> tuple[TableMap, ...]:
     """The tables that take changes now."""
-    return tuple(t.mapping for t in tables if t.ready)
+    here = (t.mapping for t in tables if t.ready)
+    return tuple(table for table in here if table.applies)
 
 
 @dataclass

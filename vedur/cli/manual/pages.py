@@ -14,6 +14,7 @@ from pathlib import Path
 from vedur.cli.manual.commands import reference_page
 from vedur.cli.manual.errors import error_page
 from vedur.cli.manual.exits import exit_page
+from vedur.cli.manual.handlers import handlers_page
 from vedur.cli.manual.sql import sql_page
 from vedur.cli.manual.status import status_page
 from vedur.config import LondisteSettings, PgqdSettings, reference_table, sample_ini
@@ -69,6 +70,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "commands.md": reference_page,
     "errors.md": error_page,
     "exit-codes.md": exit_page,
+    "handlers.md": handlers_page,
     "metrics.md": _metrics,
     "sql-functions.md": sql_page,
     "status-json.md": status_page,

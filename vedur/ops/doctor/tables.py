@@ -9,7 +9,7 @@ from vedur.catalog.tables import TableInfo, get_table_list
 from vedur.db import Database
 from vedur.db.row_security import advice
 from vedur.errors import DatabaseError
-from vedur.handlers.registry import REMEDY, unknown_handler
+from vedur.handlers.registry import REMEDY, handler_problem, stored_handler
 from vedur.names import parse_name
 from vedur.node.info import NodeInfo
 from vedur.ops.check import check
@@ -56,11 +56,12 @@ def check_tables(session: Session, info: NodeInfo) -> Iterator[Finding]:
 
 
 def _handlers(local: Sequence[TableInfo]) -> Iterator[Finding]:
-    """Tables that Londiste registered with a handler that only it has."""
-    found = [(t.table_name, unknown_handler(t)) for t in local]
-    strange = [f"{table} ({handler})" for table, handler in found if handler is not None]
+    """Tables whose handler cannot be served: Londiste's own, or one that lacks what it needs."""
+    strange = [t for t in local if handler_problem(t) is not None]
     if strange:
-        yield fail("handlers", f"not known here, nothing is moved: {names(strange)}", REMEDY)
+        told = names([f"{t.table_name} ({stored_handler(t)})" for t in strange])
+        why = handler_problem(strange[0]) or ""
+        yield fail("handlers", f"cannot be served, nothing is moved: {told}; {why}", REMEDY)
 
 
 def _rows(db: Database, name: str, tables: Sequence[str], **more: str) -> list[Any]:

@@ -28,6 +28,7 @@ from vedur.daemon import (
 )
 from vedur.db.conninfo import parse
 from vedur.errors import ConfigError, VedurError
+from vedur.handlers.registry import load_handlers
 from vedur.log import LogOptions, setup_logging, spark_log, trim_log
 from vedur.node import NodeType, WorkerState
 from vedur.node.endpoint import Endpoint
@@ -266,6 +267,7 @@ class WorkerProcess:
         fresh = load_londiste(old.config_file, dict(self.options.overrides))
         parse(fresh.db)
         parse(fresh.remote_extra_connstr)
+        load_handlers(fresh)
         try:
             self._log_as(fresh)
         except OSError as error:

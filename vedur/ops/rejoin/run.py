@@ -52,7 +52,7 @@ from vedur.node.position import (
 )
 from vedur.node.setup import register_location, register_subscriber
 from vedur.node.state import set_consumer_completed
-from vedur.ops.compare_tables import make_nodes, pair_at_one_moment, plan_pair
+from vedur.ops.compare_tables import handler_refusal, make_nodes, pair_at_one_moment, plan_pair
 from vedur.ops.rejoin.plan import Plan, Way, make_plan, read_found
 from vedur.ops.repair import Repairer, RepairOptions, TableRepair
 from vedur.ops.session import Session
@@ -244,8 +244,8 @@ def _forgotten(node: _Node) -> list[str]:
 
 
 def _sort_out(node: _Node, options: RejoinOptions) -> tuple[list[TableInfo], list[str]]:
-    """Tables to repair, and names of those that must be copied: they have no key, or their copy
-    was not done."""
+    """Tables to repair, and names of those that must be copied: they have no key, their copy was
+    not done, or their handler keeps them from being compared."""
     there = get_table_list(node.provider, node.queue).by_name
     kept = get_rejoin_tables(node.db, node.queue)
     repair: list[TableInfo] = []
@@ -254,7 +254,7 @@ def _sort_out(node: _Node, options: RejoinOptions) -> tuple[list[TableInfo], lis
         if table.table_name not in there:
             continue
         whole = table.ready or table.table_name in kept
-        if not whole or options.copy or not _keyed(node, table):
+        if not whole or options.copy or handler_refusal(table) or not _keyed(node, table):
             copied.append(table.table_name)
         else:
             repair.append(table)

@@ -14,6 +14,7 @@ from vedur.pipeline.compare.comparer import Comparer, SparkComparer
 from vedur.pipeline.compare.custom_sql import custom_sql, is_standard
 from vedur.pipeline.compare.differing_rows import Difference, Differences, describe, differing_keys
 from vedur.pipeline.compare.engine import bucket_sums, checksum, custom_checksum, rounded
+from vedur.pipeline.compare.expected import make_expected_pair, stage_expected
 from vedur.pipeline.compare.model import Buckets, Pair, Side, Sums
 from vedur.pipeline.compare.plan import make_pair
 from vedur.pipeline.compare.session_choice import open_comparer
@@ -40,8 +41,10 @@ __all__ = [
     "describe",
     "differing_keys",
     "is_standard",
+    "make_expected_pair",
     "make_pair",
     "open_comparer",
     "rounded",
     "socket_path",
+    "stage_expected",
 ]

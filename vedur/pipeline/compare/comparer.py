@@ -3,11 +3,13 @@ shared session of a running worker in `shared_session.py`."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vedur.pipeline.compare.differing_rows import Differences, describe, differing_keys
 from vedur.pipeline.compare.engine import bucket_sums, checksum, custom_checksum
+from vedur.pipeline.compare.expected import stage_expected
 from vedur.pipeline.compare.model import Buckets, Pair, Sums
 from vedur.pipeline.compare.plan import Use
 
@@ -37,6 +39,10 @@ class Comparer(Protocol):
         """How many rows differ, and the first of them."""
         ...
 
+    def expected(self, pair: Pair) -> AbstractContextManager[Pair]:
+        """The pair with what a handler makes of the provider's rows as its source."""
+        ...
+
 
 @dataclass(frozen=True)
 class SparkComparer:
@@ -61,6 +67,9 @@ class SparkComparer:
     def rows(self, pair: Pair, buckets: Buckets, shown: int) -> Differences:
         keys = differing_keys(self.spark, pair, buckets, limit=self.limit)
         return describe(self.spark, pair, keys, shown=shown)
+
+    def expected(self, pair: Pair) -> AbstractContextManager[Pair]:
+        return stage_expected(self.spark, pair, limit=self.limit)
 
 
 def estimated_rows(pair: Pair) -> int:

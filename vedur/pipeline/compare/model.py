@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from vedur.names import quote_ident
 from vedur.sql import query
+from vedur.tables.row_function import RowFunction
 
 #: Seed of the second hash; any odd number far from 0 would do, but it may never change between
 #: two sides of one comparison.
@@ -106,6 +107,17 @@ class Side:
 
 
 @dataclass(frozen=True)
+class Expected:
+    """How rows of the provider become those that the target should hold: the provider's table, the
+    function of the handler, the columns that it is given and those that it makes."""
+
+    provider: Side
+    rows: RowFunction
+    columns: tuple[str, ...]
+    made: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Pair:
     """A table of the provider and its copy, and how their columns correspond."""
 
@@ -121,14 +133,20 @@ class Pair:
     chosen: bool = False  # by a column list: there may be more columns on both sides
     #: Columns whose values the target may round: what to call it, and when that is so (alias t).
     rounding: tuple[tuple[str, str], ...] = ()
+    #: Where a handler changes rows: `source` is then a table of the target, see `expected.py`.
+    expected: Expected | None = None
 
     def at(self, source: str, target: str, mark: str) -> Pair:
         """Return the pair as two snapshots see it; `mark` is their sessions' application_name."""
-        return replace(
+        found = replace(
             self,
             source=replace(self.source, snapshot=source, mark=mark),
             target=replace(self.target, snapshot=target, mark=mark),
         )
+        if self.expected is None:
+            return found
+        provider = replace(self.expected.provider, snapshot=source, mark=mark)
+        return replace(found, expected=replace(self.expected, provider=provider))
 
 
 @dataclass(frozen=True, slots=True)

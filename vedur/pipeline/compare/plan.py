@@ -85,14 +85,14 @@ def make_pair(
         matched = _match(source_db, target_db, table)
     key = matched.key_columns()
     names = table.source_columns
-    source = _side(
+    source = make_side(
         source_db,
         table.source_name,
         written(table.condition, names, "t"),
         written(where, names, "t"),
         tuple(c.source_sql for c in matched.columns),
     )
-    target = _side(
+    target = make_side(
         target_db,
         table.local_name,
         written(table.condition, alias="t") if shared else None,
@@ -136,18 +136,21 @@ def _match(source_db: Database, target_db: Database, table: TableMap) -> Matched
     return matched
 
 
-def _side(
+def make_side(
     db: Database,
-    table: QualifiedName,
+    table: QualifiedName | None,
     condition: str | None,
     where: str | None,
     columns: tuple[str, ...],
+    quoted: str = "",
 ) -> Side:
-    stored = db.query(query("compare", "storage"), [table.quoted])
+    """Read where the rows of a table are; `quoted` is the name of one that has no other."""
+    quoted = table.quoted if table is not None else quoted
+    stored = db.query(query("compare", "storage"), [quoted])
     pieces = tuple(Piece(r.name, r.pages) for r in stored)
     return Side(
         name=str(table),
-        table=table.quoted,
+        table=quoted,
         pieces=pieces,
         columns=columns,
         key=(),

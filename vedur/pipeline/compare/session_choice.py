@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vedur.config import LondisteSettings
@@ -69,6 +69,13 @@ class _AnyComparer:
 
     def rows(self, pair: Pair, buckets: Buckets, shown: int) -> Differences:
         return self._ask(lambda c: c.rows(pair, buckets, shown))
+
+    def expected(self, pair: Pair) -> AbstractContextManager[Pair]:
+        if pair.expected is None:
+            return nullcontext(pair)
+        if self._spark is None:
+            self._spark = start_spark(self._settings)
+        return SparkComparer(self._spark, self._limit).expected(pair)
 
     def _ask(self, question: Callable[[Comparer], T]) -> T:
         if self._shared is not None:

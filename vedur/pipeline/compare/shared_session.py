@@ -20,6 +20,7 @@ import stat
 import struct
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from io import BufferedRWPair
 from pathlib import Path
@@ -288,6 +289,12 @@ class SharedComparer:
     def rows(self, pair: Pair, buckets: Buckets, shown: int) -> Differences:
         found = self._ask("rows", pair, buckets=asdict(buckets), shown=shown)
         return differences_from_json(found)
+
+    def expected(self, pair: Pair) -> AbstractContextManager[Pair]:
+        """Refuse where a handler must see rows: the worker answers questions and stages nothing."""
+        if pair.expected is not None:
+            raise SessionNotShared("rows that a handler changes are staged first")
+        return contextlib.nullcontext(pair)
 
     def _ask(self, verb: str, pair: Pair, **more: Any) -> Any:
         if _too_long(pair, verb, more):

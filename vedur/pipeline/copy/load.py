@@ -28,6 +28,7 @@ from vedur.pipeline.copy.plan import (
     StoredTable,
     TableCopy,
     columns_to_copy,
+    columns_to_make,
     make_slices,
 )
 from vedur.pipeline.copy.shape import read_shape, unchanged
@@ -36,7 +37,8 @@ from vedur.pipeline.spark.tasks import parallelism, try_tasks
 from vedur.sql import query
 from vedur.tables.condition import written
 from vedur.tables.mapping import TableMap
-from vedur.tables.match import read_columns
+from vedur.tables.match import read_columns, read_unique_keys
+from vedur.tables.row_function import TableFacts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,12 +105,15 @@ def plan_table(
     """
     there = find_relation(source, table.source_name, "provider")
     find_relation(target, table.local_name, "subscriber")
-    matched = columns_to_copy(
-        table.name,
-        read_columns(source, table.source_name),
-        read_columns(target, table.local_name),
-        table.columns,
-    )
+    both = read_columns(source, table.source_name), read_columns(target, table.local_name)
+    made: tuple[str, ...] = ()
+    if table.rows is None:
+        matched = columns_to_copy(table.name, *both, table.columns)
+    else:
+        types = {column.name: column.type for column in both[0]}
+        keys = read_unique_keys(target, table.local_name)
+        table.rows.check(TableFacts(keys, types, dict(table.columns or ())))
+        matched, made = columns_to_make(table.name, *both, table.columns, table.rows)
     if matched.only_target:
         log.warning('%s: columns only on the subscriber, left to their defaults: %s', table.name,
                     ", ".join(matched.only_target))  # fmt: skip
@@ -131,6 +136,8 @@ def plan_table(
         source=table.source_name,
         in_one=table.keeps_rows,
         shape=shape,
+        rows=table.rows,
+        made=made,
     )
 
 

@@ -13,6 +13,7 @@ from vedur.sql import query
 from vedur.tables.columns import Columns
 from vedur.tables.match import Column, match_columns, unsteady_values
 from vedur.tables.pages import cut_pages
+from vedur.tables.row_function import RowFunction
 
 #: Bytes of a source table per slice. One slice is one task; at about 60 MB/s it keeps a Spark
 #: slot for half a second, which is as long as a replay job ever waits for one.
@@ -48,7 +49,8 @@ class TableCopy:
     """Everything that a task must know about a table but its slice.
 
     `columns` and `condition` are for the provider, where the table is called t; `dest_columns` are
-    the target's names, none where they are the same.
+    the target's names, none where they are the same. With `rows` they are the columns that the
+    handler makes, `made` by its own names.
     """
 
     queue: str
@@ -67,6 +69,8 @@ class TableCopy:
     source: QualifiedName | None = None  # the table on the provider
     in_one: bool = False  # one slice, one transaction, with rows that were there before
     shape: Mapping[int, str] = field(default_factory=dict)  # its parts as the snapshot saw them
+    rows: RowFunction | None = None
+    made: tuple[str, ...] = ()
 
     @property
     def task_name(self) -> str:
@@ -152,6 +156,34 @@ def columns_to_copy(
         matched.only_source,
         tuple(c.name for c in matched.only_target if not c.generated),
     )
+
+
+def columns_to_make(
+    table: str,
+    source: Sequence[Column],
+    target: Sequence[Column],
+    chosen: Columns | None,
+    rows: RowFunction,
+) -> tuple[CopyColumns, tuple[str, ...]]:
+    """Choose the columns of a copy whose rows a handler makes: it sees all columns of the provider.
+
+    Returns them, and the handler's names for those that come here.
+    """
+    seen = tuple(c.name for c in source)
+    names = dict(chosen) if chosen is not None else None
+    here = {c.name: c for c in target if not c.generated}
+    made, missing = {}, []
+    for name in rows.output(seen):
+        local = name if names is None else names.get(name)
+        if local in here:
+            made[name] = local
+        elif local is not None:
+            missing.append(local)
+    if not made:
+        raise StateError(f'table "{table}": its handler and the target have no column in common')
+    rest = tuple(name for name in here if name not in made.values())
+    found = CopyColumns(seen, tuple(made.values()), "text", tuple(missing), rest)
+    return found, tuple(made)
 
 
 def _require(

@@ -15,6 +15,7 @@ from vedur.db.pump import Pumped, pump
 from vedur.db.role import set_replication_role
 from vedur.errors import StateError, VedurError
 from vedur.names import QualifiedName
+from vedur.pipeline.copy.handed import HandedRows
 from vedur.pipeline.copy.plan import Slice, TableCopy
 from vedur.pipeline.copy.shape import changed, unchanged
 from vedur.sql import query
@@ -71,7 +72,11 @@ class LoadTask:
         source = open_source() if open_source else self.open_source()
         self._require_same_file(source, piece)
         out, into = self.table.copy_out(piece), self.table.copy_in
-        pumped = pump(source, out, target, into, keep=open_source is not None)
+        if self.table.rows is None:
+            pumped = pump(source, out, target, into, keep=open_source is not None)
+        else:
+            handed = HandedRows(self.table.rows, self.table.columns, self.table.made)
+            pumped = handed.pass_on(source, out, target, into, keep=open_source is not None)
         if self.table.in_one:  # after a crash nobody looks at it again
             self._require_same_shape()
         names = [self.table.queue, self.table.table]

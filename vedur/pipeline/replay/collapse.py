@@ -24,6 +24,7 @@ from vedur.change.jsonrow import Nested, nested_to_text
 from vedur.change.net import STEP, WITH_ROW, Kind
 from vedur.pipeline.replay.fast_path.columns import NetChanges, PayloadRow, Piece, Waiting
 from vedur.pipeline.replay.fast_path.pattern import Pattern
+from vedur.pipeline.replay.handled import AT_ONCE, Change, Untouched
 from vedur.pipeline.replay.shape import Shape, make_shape
 from vedur.pipeline.replay.staged import Fault
 from vedur.tables.mapping import TableSpec
@@ -92,6 +93,7 @@ class TableBuffer:
     noop: int = 0  # updates of a row that the slice itself has deleted
     kinds: dict[tuple[Kind, int], int] = field(default_factory=dict)
     waiting: Waiting | None = None
+    untouched: Untouched | None = None  # events that a handler has not seen yet
 
     @property
     def first(self) -> int:
@@ -119,6 +121,7 @@ class TableBuffer:
         """Forget all changes: a truncate makes them pointless."""
         self.entries.clear()
         self.waiting = None
+        self.untouched = None
 
     def add(self, op: Kind, ev_id: str, key: Any, values: Values, shape: Shape) -> bool:
         """Add a decoded event behind all others. Returns whether its key is new."""
@@ -327,11 +330,13 @@ _KIND_OF_OP = {"I": Kind.INSERT, "U": Kind.UPDATE, "D": Kind.DELETE}
 @dataclass
 class Collapser:
     """See the module. `log_tables` are passed through; so is everything after event
-    `log_from`, where the driver runs a script that may change what tables look like."""
+    `log_from`, where the driver runs a script that may change what tables look like. `seen`: these
+    events come from the quarantine, handlers have seen them."""
 
     tables: dict[str, TableSpec]
     log_tables: frozenset[str] = frozenset()
     log_from: int | None = None
+    seen: bool = False
     buffers: dict[str, TableBuffer] = field(default_factory=dict)
     log: list[Event] = field(default_factory=list)
     barriers: list[Event] = field(default_factory=list)
@@ -389,6 +394,9 @@ class Collapser:
             self.ignored += 1
             return None
         late = self.log_from is not None and int(ev_id) > self.log_from
+        if buffer.spec.rows is not None and kind is not None and not self.seen:
+            self._leave_to_handler(buffer, (ev_id, ev_txid), data, said, kind, late)
+            return None
         if buffer.log or late:
             name = buffer.spec.name
             self.log.append(Event(int(ev_id), int(ev_txid), ev_type, data, extra1 or name))
@@ -418,6 +426,8 @@ class Collapser:
             # those that have it is unknown.
             if buffer is not None and not extra1:
                 buffer.log = True
+            if buffer is not None and said.op not in buffer.spec.operations:
+                buffer = None  # its handler leaves such events out
         route = Route(said, buffer, _KIND_OF_OP.get(said.op))
         self._routes[ev_type, extra1] = route
         return route
@@ -453,6 +463,18 @@ class Collapser:
             for index, kind in enumerate(shape.nested):
                 if kind and values[index].__class__ is Nested:
                     values[index] = nested_to_text(values[index], kind)
+        return self._add(ev_id, ev_txid, op, values, shape, buffer, len(data))
+
+    def _add(
+        self,
+        ev_id: str,
+        ev_txid: str,
+        op: Kind,
+        values: Values,
+        shape: Shape,
+        buffer: TableBuffer,
+        size: int,
+    ) -> Shape | None:
         if shape.key is None or shape.unknown or shape.unseen:
             problem = self._problem(shape, op, buffer)
             if problem is not None or shape.key is None:
@@ -460,10 +482,52 @@ class Collapser:
                 return None
         key = values[shape.key[0]] if len(shape.key) == 1 else tuple([values[i] for i in shape.key])
         if buffer.add(op, ev_id, key, values, shape):
-            self.size += len(data) + ENTRY_BYTES
+            self.size += size + ENTRY_BYTES
         else:
-            self.size += len(data)  # it may have replaced a smaller one
+            self.size += size  # it may have replaced a smaller one
         return shape
+
+    # -- tables whose handler sees rows ---------------------------------------------------------
+
+    def _leave_to_handler(
+        self,
+        buffer: TableBuffer,
+        event: tuple[str, str],
+        data: str | None,
+        said: EventType,
+        kind: Kind,
+        late: bool,
+    ) -> None:
+        """Keep an event until there are enough for the handler, or the buffer is written."""
+        if buffer.untouched is None:
+            buffer.untouched = Untouched(buffer.spec)
+        self.size += buffer.untouched.add(event, data, said, kind, buffer.log or late)
+        if len(buffer.untouched.changes) >= AT_ONCE:
+            self._show_to_handler(buffer)
+
+    def _show_to_handler(self, buffer: TableBuffer) -> None:
+        """Add what the handler makes of the events that were kept."""
+        untouched, buffer.untouched = buffer.untouched, None
+        if untouched is None:
+            return
+        assert buffer.spec.rows is not None
+        for change in untouched.seen():
+            if change.logged or buffer.log:
+                self.log.append(change.as_event(buffer.spec.name))
+                self.size += change.size + 200
+            else:
+                self._add_seen(change, buffer, replaces=buffer.spec.rows.filters)
+
+    def _add_seen(self, change: Change, buffer: TableBuffer, *, replaces: bool) -> None:
+        shape = buffer.shape(change.names, _same)
+        values = change.values
+        given = (change.ev_id, change.ev_txid)
+        if change.kind is Kind.UPDATE and replaces:
+            # The handler may have left the row out before: then it is not here.
+            self._add(*given, Kind.DELETE, values, shape, buffer, 0)
+            self._add(*given, Kind.INSERT, values, shape, buffer, change.size)
+        else:
+            self._add(*given, change.kind, values, shape, buffer, change.size)
 
     def _problem(self, shape: Shape, op: Kind, buffer: TableBuffer) -> str | None:
         """Say what is wrong with an event's columns; notes those that the target lacks."""
@@ -487,6 +551,9 @@ class Collapser:
 
     def take(self) -> tuple[dict[str, TableBuffer], list[Event]]:
         """Hand out what was gathered and start again; routes and shapes stay learnt."""
+        for buffer in self.buffers.values():
+            if buffer.untouched is not None:
+                self._show_to_handler(buffer)
         taken = {n: b for n, b in self.buffers.items() if b.entries or b.waiting}
         fresh = {n: b.fresh() for n, b in self.buffers.items()}
         log, self.log, self.size = self.log, [], 0

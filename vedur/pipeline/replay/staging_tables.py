@@ -18,6 +18,7 @@ from vedur.names import parse_name, quote_ident, quote_literal
 from vedur.sql import query
 from vedur.tables.condition import columns_of, written
 from vedur.tables.mapping import TableMap, TableSpec, TargetColumn
+from vedur.tables.row_function import TableFacts
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +81,8 @@ def load_specs(
                 f'or run "remove-table {row.name}"'
             )
         snapshot, chosen = tables[row.name].snapshot, tables[row.name].columns
+        if (rows := tables[row.name].rows) is not None:
+            rows.check(TableFacts(row.unique_keys, names=dict(chosen or ())))
         specs[row.name] = TableSpec(
             name=row.name,
             dest=quoted[row.name],
@@ -95,6 +98,8 @@ def load_specs(
             chosen=dict(chosen) if chosen is not None else None,
             strict=strict,
             shape=shapes[row.name],
+            operations=tables[row.name].operations,
+            rows=tables[row.name].rows,
         )
     return specs
 

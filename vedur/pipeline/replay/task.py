@@ -33,6 +33,9 @@ FLUSH_BYTES = 64 << 20
 #: Arrow works on that many at a time, where tables are few.
 _READ_BYTES = 1 << 20
 
+#: Where events wait that replay has put there itself, as their handlers left them.
+QUARANTINE = "vedur.quarantine_events"
+
 #: A statement and its data.
 Copy = tuple[str, Iterable[bytes]]
 
@@ -226,7 +229,8 @@ def stage_slice(task: StageTask, condition: str) -> dict[str, Any]:
         link(task.provider, "provider", task.keep_links) as source,
         link(task.target, "db", task.keep_links) as target,
     ):
-        collapser = Collapser(task.tables, task.log_tables, task.log_from)
+        seen = task.events == QUARANTINE
+        collapser = Collapser(task.tables, task.log_tables, task.log_from, seen)
         attempt = _Attempt(task, target, secrets.randbits(62), collapser)
         with target.transaction():
             attempt.forward(source, condition)

@@ -467,3 +467,9 @@ join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 join pg_catalog.pg_class pc on pc.oid = p.parent
 join pg_catalog.pg_namespace pn on pn.oid = pc.relnamespace
 order by p.level, pg_catalog.pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT', n.nspname, c.relname
+
+-- name: is_root
+-- Is this node the root of a set?
+select exists (
+    select 1 from pgq_node.node_info n where n.queue_name = %s and n.node_type = 'root'
+)

@@ -455,3 +455,19 @@ where {condition}
 -- name: lost
 -- The same of one column.
 pg_catalog.count(*) filter (where {lost}) as n{number}
+
+-- name: expected_out
+-- One slice of the provider's rows, for a handler.
+copy (
+    select {columns}
+    from only {table} as t
+    where {condition}
+) to stdout
+
+-- name: expected_in
+-- What the handler makes of them, under the number of the attempt.
+copy {stage} (attempt, {columns}) from stdin
+
+-- name: expected_key
+-- Rows are looked up by key when they are repaired.
+create index on {stage} ({key})

@@ -20,6 +20,7 @@ from typing import Generic
 
 from vedur.catalog import TableInfo
 from vedur.catalog.copy_source import NEAREST
+from vedur.catalog.tables import change_table_state
 from vedur.clock import SYSTEM, Clock
 from vedur.db import Database
 from vedur.errors import CopyAbandoned, TableChanged, VedurError, first_line
@@ -195,7 +196,7 @@ class Copying(Generic[PlanT]):
     ) -> list[tuple[TableJob, VedurError]]:
         """Start what each table that nobody copies needs by its state; returns those that cannot
         be started, with the reason."""
-        waiting = [t for t in tables if self._needs_copy(t)]
+        waiting = [t for t in tables if self._needs_copy(t) and not self._is_left_alone(target, t)]
         self._groups.add_lanes()
         if not waiting:
             return []
@@ -221,6 +222,13 @@ class Copying(Generic[PlanT]):
                     self._found.pop(table.table_name, None)
                 self._groups.start([self._new_job(t, source) for t in some], source)
         return failed
+
+    def _is_left_alone(self, target: Database, table: TableInfo) -> bool:
+        """Read whether its handler copies nothing; then it is in sync as it is, and marked so."""
+        if table.mapping.applies:
+            return False
+        change_table_state(target, self.setup.queue, table, None, State.OK.value)
+        return True
 
     def _needs_copy(self, table: TableInfo) -> bool:
         """Is there anything to do for it that nobody does?"""

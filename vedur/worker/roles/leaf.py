@@ -13,6 +13,7 @@ from vedur.errors import EngineLost, StaleStage, StateError
 from vedur.handlers.registry import require_handlers
 from vedur.node import WorkerState
 from vedur.node.endpoint import Endpoint
+from vedur.node.info import NodeType
 from vedur.node.position import Place
 from vedur.node.state import set_subscriber_watermark
 from vedur.queue.batch_size import batch_size
@@ -52,8 +53,9 @@ class LeafRole(Role):
     def do_round(self, target: Database, state: WorkerState) -> bool:
         """Let first copies go on, then apply one batch."""
         worker, queue = self.worker, self.worker.queue
+        passes_on = state.node_type is NodeType.BRANCH
         if worker.on_alive is not None:  # a start that cannot work fails before Spark is waited for
-            require_handlers(get_table_list(target, queue))
+            require_handlers(get_table_list(target, queue), passes_on=passes_on)
         provider = self._open_provider(state)
         if self.has_lost_spark(thorough=False):
             raise EngineLost  # also where there is nothing to do: first copies need it, too
@@ -67,7 +69,7 @@ class LeafRole(Role):
         # The hold first: whoever held the worker may have changed what the tables are.
         hold = self._read_hold(target, state)
         tables = get_table_list(target, queue)
-        require_handlers(tables)
+        require_handlers(tables, passes_on=passes_on)
         if worker.copies is not None and worker.copies.advance(
             target, provider.endpoint.connstr, self._to_copy(target, tables), state.completed_tick
         ):

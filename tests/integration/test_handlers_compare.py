@@ -1,0 +1,72 @@
+"""Compare and repair know what a handler makes of rows; on Spark, as the product runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.integration.test_obfuscate import (
+    DDL,
+    MASKED,
+    PLANTED,
+    RULES,
+    expected,
+    insert,
+    leaks,
+    present,
+)
+from tests.labs.compare import Lab, make_lab  # noqa: F401
+from tests.labs.handlers import UseHandlers, set_handler, use_handlers
+from vedur.errors import StateError
+from vedur.ops.compare import CompareOptions, compare
+from vedur.ops.repair import RepairOptions, repair
+
+__all__ = ["use_handlers"]
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+
+def test_masked_rows_are_compared_and_repaired(
+    make_lab: Callable[..., Lab],  # noqa: F811
+    use_handlers: UseHandlers,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    use_handlers(RULES)
+    lab = make_lab()
+    lab.pair.table("public.people", DDL, dest_ddl=MASKED)
+    lab.pair.table("public.kept", "create table kept (id int primary key)")
+    set_handler(lab.leaf, "public.people", "obfuscate")
+    set_handler(lab.leaf, "public.kept", "londiste(ignore_truncate=1)")
+    caplog.set_level("DEBUG")
+    insert(lab.root, *range(1, 200))
+    lab.root.execute("insert into kept values (1)")
+    lab.start()
+    lab.settle()
+    assert present(lab.leaf) == expected(lab.root)
+
+    def differing() -> int:
+        with lab.session() as session:
+            options = CompareOptions(tables=("people",), rows=True)
+            return compare(session, options, lab.spark).bad
+
+    assert differing() == 0
+    lab.plant("update people set name = 'wrong' where id in (select id from people limit 2)")
+    lab.plant("delete from people where id in (select id from people order by id desc limit 3)")
+    lab.plant("insert into people (id, mail) values (1, gen_random_uuid())")
+    assert differing() == 1
+    with lab.session() as session:
+        with pytest.raises(StateError, match="as a whole, without --where"):
+            repair(session, RepairOptions(tables=("people",), where="true"), lab.spark)
+        (done,) = repair(session, RepairOptions(tables=("people",), apply=True), lab.spark)
+    assert (done.inserts, done.updates, done.deletes) == (3, 2, 1)
+    assert present(lab.leaf) == expected(lab.root)
+    assert differing() == 0
+    lab.root.execute("truncate kept")
+    lab.settle()
+    with lab.session() as session, pytest.raises(StateError, match="ignores TRUNCATE"):
+        repair(session, RepairOptions(tables=("kept",), apply=True), lab.spark)
+    assert lab.leaf.value("select count(*) from kept") == 1
+    assert lab.leaf.query("select 1 from pg_class where relname like 'expected\\_%%'") == []
+    assert list(leaks(lab.leaf)) == []
+    assert not [word for word in PLANTED if word in caplog.text]

@@ -1,0 +1,343 @@
+"""Masked tables: what comes is what the rules make of it, and nothing else reaches the node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fixtures.examples import examples
+from tests.labs.first_copy import Lab
+from tests.labs.handlers import KEY, UseHandlers, set_handler, use_handlers
+from tests.labs.in_process import quick_leaf, without_spark
+from tests.labs.leaf import Leaf
+from tests.labs.pair import QUEUE
+from vedur.config import LondisteSettings
+from vedur.db import Database
+from vedur.errors import StateError
+from vedur.handlers.obfuscate import Obfuscate
+from vedur.ops.add_table import AddTable, add_table
+from vedur.ops.change_table import change_table
+from vedur.ops.compare_tables import plan_pair
+from vedur.ops.quarantine import replay as ops
+from vedur.ops.resync import resync
+from vedur.ops.session import Session
+from vedur.status.snapshot import read_node
+
+__all__ = ["quick_leaf", "use_handlers", "without_spark"]
+
+DDL = """create table people (
+    id int primary key, mail text not null unique, name text, born date, card text, doc jsonb,
+    country text, private text)"""
+#: The same with the types that masked values have.
+MASKED = """create table people (
+    id bigint primary key, mail uuid not null unique, name text, born date, card text, doc jsonb,
+    country text, private text)"""
+RULES = {
+    "public.people": {
+        "id": "hash64",
+        "mail": "hash",
+        "name": "mask",
+        "born": "shift:40",
+        "card": "partial:0:4",
+        "doc": {"plan": "keep", "who": {"mail": "hash"}},
+        "country": "keep",
+        "private": "skip",
+    }
+}
+COLUMNS = ("id", "mail", "name", "born", "card", "doc", "country", "private")
+#: No masked value holds one of these.
+PLANTED = ("planted", "PLANTED", "4929-4929", "1977-03-0")
+
+#: All that a database holds, by table.
+TABLES = """
+select format('%I.%I', n.nspname, c.relname) as name
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'm') and n.nspname not in ('pg_catalog', 'information_schema')
+"""
+
+
+def expected(root: Database) -> list[str]:
+    """The rows of the root, masked one by one."""
+    handler = Obfuscate(
+        "public.people", {}, {"obfuscator_key": KEY, "obfuscator_map": json.dumps(RULES)}
+    )
+    wanted = []
+    for row in root.query("select * from people"):
+        texts = [None if v is None else v if isinstance(v, str) else json.dumps(v)
+                 if isinstance(v, dict) else str(v) for v in row]  # fmt: skip
+        batch = pa.RecordBatch.from_arrays([pa.array([t], pa.string()) for t in texts], COLUMNS)
+        found = handler.rows(batch).to_pylist()[0]
+        doc = None if found["doc"] is None else in_order(json.loads(found["doc"]))
+        wanted.append((*[found[c] for c in COLUMNS[:5]], doc, found["country"], None))
+    return sorted(map(str, wanted))
+
+
+def present(leaf: Database) -> list[str]:
+    rows = leaf.query("select id::text, mail::text, name, born::text, card, doc, country, private "
+                      "from people")  # fmt: skip
+    return sorted(str((*row[:5], in_order(row[5]), *row[6:])) for row in rows)
+
+
+def in_order(doc: Any) -> str:
+    return json.dumps(doc, sort_keys=True)
+
+
+def person(number: int, word: str = "planted") -> tuple[Any, ...]:
+    doc = {
+        "plan": "gold",
+        "who": {"mail": f"{word}{number}@x.is", "pin": "PLANTED"},
+        "x": "planted",
+    }
+    return (
+        number, f"{word}{number}@x.is", f"PLANTED Planted {number}", f"1977-03-0{number % 9 + 1}",
+        f"4929-4929-0000-{1000 + number}", json.dumps(doc), "is", "planted private",
+    )  # fmt: skip
+
+
+def insert(db: Database, *numbers: int) -> None:
+    db.executemany(
+        "insert into people values (%s, %s, %s, %s, %s, %s, %s, %s)", [person(n) for n in numbers]
+    )
+
+
+def leaks(db: Database) -> Iterator[str]:
+    """Yield what a database holds of planted values: rows of all tables, and files of them."""
+    for (name,) in db.query(TABLES):
+        for (row,) in db.query(f"select t::text from {name} t"):
+            for word in PLANTED:
+                if word in row:
+                    yield f"{name}: {row}"
+    db.execute("checkpoint")
+    place = (
+        Path(db.value("show data_directory"))
+        / "base"
+        / db.value("select oid::text from pg_database where datname = current_database()")
+    )
+    for path in place.iterdir():
+        data = path.read_bytes()
+        yield from (f"{path}: {word}" for word in PLANTED if word.encode() in data)
+
+
+def test_the_search_finds_what_is_there(make_db: Callable[..., Database]) -> None:
+    db = make_db()
+    db.autocommit = True
+    db.execute(DDL)
+    assert not list(leaks(db))
+    insert(db, 1)
+    db.execute("delete from people")
+    assert list(leaks(db)), "of a row that is dead, too"
+
+
+def test_copies_and_changes_are_masked_and_nothing_leaks(
+    quick_lab: Lab, use_handlers: UseHandlers, caplog: pytest.LogCaptureFixture
+) -> None:
+    use_handlers(RULES)
+    caplog.set_level("DEBUG")
+    lab = quick_lab
+    lab.root.execute(DDL)
+    lab.leaf.execute(MASKED)
+    insert(lab.root, *range(1, 60))
+    lab.root.execute("select londiste.local_add_table(%s, 'public.people')", [QUEUE])
+    with Session(
+        LondisteSettings(db=lab.leaf.connstr, queue_name=QUEUE, job_name="leaf")
+    ) as session:
+        add_table(session, AddTable(tables=["people"], handler="obfuscate"))
+        lab.start()
+        lab.wait_ok()
+        lab.settle()
+        assert present(lab.leaf) == expected(lab.root)
+        insert(lab.root, *range(60, 90))
+        lab.root.execute(
+            "update people set name = 'PLANTED again', private = 'planted' where id < 9"
+        )
+        lab.root.execute("update people set id = id + 1000 where id between 10 and 20")
+        lab.root.execute("delete from people where id between 30 and 40")
+        lab.settle()
+        assert present(lab.leaf) == expected(lab.root)
+        # what the server refuses goes event by event, and into quarantine
+        change_table(session, ["people"], "quarantine-row")
+        lab.leaf.execute("alter table people add constraint c check (country <> 'no') not valid")
+        lab.root.execute("update people set country = 'no', name = 'PLANTED bad' where id = 50")
+        insert(lab.root, 90)
+        lab.wait_until(lambda: bool(lab.leaf.value("select count(*) from vedur.quarantine")))
+        lab.settle()
+        (table,) = [t for t in _tables(session) if t.table_name == "public.people"]
+        with pytest.raises(StateError, match="changes rows on their way here"):
+            plan_pair(session, None, table)  # type: ignore[arg-type]
+    lab.stop()
+    assert list(leaks(lab.leaf)) == []
+    assert not [word for word in PLANTED if word in caplog.text]
+
+
+def _tables(session: Session) -> Any:
+    from vedur.catalog.tables import get_table_list
+
+    return get_table_list(session.db, QUEUE)
+
+
+def test_quarantined_events_are_not_masked_twice(
+    quick_leaf: Callable[..., Leaf], use_handlers: UseHandlers
+) -> None:
+    use_handlers(RULES)
+    leaf = quick_leaf()
+    leaf.pair.table("public.people", DDL, dest_ddl=MASKED)
+    set_handler(leaf.leaf, "public.people", "obfuscate")
+    with Session(leaf.settings) as session:
+        change_table(session, ["people"], "quarantine-row")
+    leaf.leaf.execute("alter table people add constraint c check (country <> 'no') not valid")
+    insert(leaf.root, 1, 2, 3)
+    leaf.root.execute("update people set country = 'no' where id = 2")
+    leaf.catch_up()
+    leaf.root.execute("update people set name = 'PLANTED new', country = 'is' where id = 2")
+    leaf.root.execute("delete from people where id = 3")
+    leaf.catch_up()
+    assert list(leaks(leaf.leaf)) == []
+    leaf.leaf.execute("alter table people drop constraint c")
+    with Session(leaf.settings) as session:
+        ops.replay(session, ops.Choice(), spark=object())  # type: ignore[arg-type]
+    assert present(leaf.leaf) == expected(leaf.root)
+
+
+def test_what_cannot_be_read_stops_without_a_word_of_it(
+    quick_leaf: Callable[..., Leaf], use_handlers: UseHandlers, caplog: pytest.LogCaptureFixture
+) -> None:
+    use_handlers(RULES)
+    caplog.set_level("DEBUG")
+    leaf = quick_leaf(on_error="quarantine-row")
+    leaf.pair.table("public.people", DDL, dest_ddl=MASKED)
+    set_handler(leaf.leaf, "public.people", "obfuscate")
+    for ev_type, data in (
+        ('{"op":"INSERT","pkey":["id"]}', '{"id":1,"mail":"planted'),
+        ('{"op":"INSERT","pkey":["id"]}', '{"id":1,"mail":"planted","new":"planted"}'),
+        ("I", "(id, mail) values (1, 'planted')"),
+        ("D:id", "mail=planted"),
+    ):
+        leaf.root.execute(
+            "select pgq.insert_event(%s, %s, %s, 'public.people', null, null, null)",
+            [QUEUE, ev_type, data],
+        )
+        leaf.pair.tick()
+        with pytest.raises(StateError, match=r"people|new"):
+            while leaf.worker.work():
+                pass
+        leaf.root.execute("delete from pgq.event_template where ev_extra1 = 'public.people'")
+    assert list(leaks(leaf.leaf)) == []
+    assert not [word for word in PLANTED if word in caplog.text]
+
+
+OPS = st.lists(
+    st.tuples(
+        st.sampled_from(["insert", "update", "key", "delete", "truncate", "tick"]),
+        st.integers(1, 5),
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+@pytest.mark.hypothesis
+def test_histories_are_masked_row_by_row(
+    quick_leaf: Callable[..., Leaf], use_handlers: UseHandlers
+) -> None:
+    use_handlers(RULES)
+    leaf = quick_leaf()
+    leaf.pair.table("public.people", DDL, dest_ddl=MASKED)
+    set_handler(leaf.leaf, "public.people", "obfuscate")
+    texts = {
+        "update": "update people set name = name || 'u', born = born + 1 where id = {0}",
+        "key": "update people set id = id + 10 where id = {0} "
+        "and not exists (select 1 from people o where o.id = {0} + 10)",
+        "delete": "delete from people where id = {0}",
+        "truncate": "truncate people",
+    }
+
+    @settings(
+        max_examples=examples(8), deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )  # fmt: skip
+    @given(OPS)
+    def histories(steps: list[tuple[str, int]]) -> None:
+        for op, key in steps:
+            if op == "tick":
+                leaf.catch_up()
+            elif op == "insert":
+                if not leaf.root.query(
+                    "select 1 from people where id in (%s, %s)", [key, key + 10]
+                ):
+                    insert(leaf.root, key)
+            else:
+                leaf.root.execute(texts[op].format(key))
+        leaf.catch_up()
+        assert present(leaf.leaf) == expected(leaf.root)
+
+    histories()
+
+
+def test_add_table_asks_before_anything_runs(
+    quick_leaf: Callable[..., Leaf], use_handlers: UseHandlers
+) -> None:
+    leaf = quick_leaf()
+    leaf.root.execute(DDL)
+    leaf.leaf.execute(MASKED)
+    leaf.root.execute("select londiste.local_add_table(%s, 'public.people')", [QUEUE])
+    rules = RULES["public.people"]
+    for change, message in (
+        ({"mail": "mask"}, '"mail" is part of a unique key here, and rule "mask"'),
+        ({"doc": "hash"}, 'rule "hash" of column "doc" does not work on type "jsonb"'),
+        ({"private": None}, 'no rule for column "private"'),
+        ({"id": "skip"}, "unique key"),
+    ):
+        use_handlers({"public.people": {k: v for k, v in {**rules, **change}.items() if v}})
+        with (
+            Session(leaf.settings) as session,
+            pytest.raises(StateError, match=message),
+        ):
+            add_table(session, AddTable(tables=["people"], handler="obfuscate"))
+    use_handlers(RULES)
+    from vedur.errors import UsageError
+
+    with Session(leaf.settings) as session:
+        with pytest.raises(UsageError, match='looks at column "name", which handler'):
+            wanted = AddTable(tables=["people"], handler="obfuscate", copy_condition="name > 'a'")
+            add_table(session, wanted)
+        wanted = AddTable(tables=["people"], handler="obfuscate", copy_condition="country = 'is'")
+        add_table(session, wanted)
+
+
+def test_other_rules_stop_until_the_table_is_copied_anew(
+    quick_lab: Lab, use_handlers: UseHandlers
+) -> None:
+    """With another key a delete would not find its row, and an update neither."""
+    use_handlers(RULES)
+    lab = quick_lab
+    lab.root.execute(DDL)
+    lab.leaf.execute(MASKED)
+    insert(lab.root, 1, 2, 3)
+    lab.root.execute("select londiste.local_add_table(%s, 'public.people')", [QUEUE])
+    with Session(
+        LondisteSettings(db=lab.leaf.connstr, queue_name=QUEUE, job_name="leaf")
+    ) as session:
+        add_table(session, AddTable(tables=["people"], handler="obfuscate"))
+        lab.start()
+        lab.wait_ok()
+        lab.settle()
+        before = present(lab.leaf)
+        use_handlers({"public.people": {**RULES["public.people"], "name": "constant:x"}})
+        (table,) = _tables(session)
+        with pytest.raises(StateError, match="its rules are not those that its rows were made"):
+            table.mapping  # noqa: B018
+        lab.root.execute("delete from people where id = 1")
+        lab.wait_until(lambda: "its rules" in str(read_node(lab.leaf, QUEUE, "leaf").errors))
+        assert present(lab.leaf) == before
+        resync(session, ["people"])
+        lab.wait_ok()
+        lab.settle()
+    assert {row[0] for row in lab.leaf.query("select name from people")} == {"x"}
+    assert lab.leaf.value("select count(*) from people") == 2

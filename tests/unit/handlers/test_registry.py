@@ -1,0 +1,188 @@
+"""Handlers are found, their arguments checked; what is missing is one clear error."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.labs.handlers import UseHandlers, use_handlers
+from vedur.catalog.tables import TableInfo
+from vedur.errors import ConfigError, StateError, UsageError
+from vedur.handlers.api import Argument, Handler, Scope
+from vedur.handlers.registry import (
+    handler_attr,
+    handler_problem,
+    parse_stored,
+    registry,
+    require_handlers,
+    resolve,
+)
+
+__all__ = ["use_handlers"]
+
+
+def table(attrs: str | None, facts: tuple[Any, ...] | None = None, local: bool = True) -> TableInfo:
+    return TableInfo("public.t", local, "ok", None, attrs, None, None, 0, "public.t", facts)
+
+
+def stored(handler: str, facts: tuple[Any, ...] | None = None, more: str = "") -> TableInfo:
+    from urllib.parse import quote_plus
+
+    return table(f"handler={quote_plus(handler)}{more}", facts)
+
+
+class Own(Handler):
+    name = "own"
+    summary = "of a test"
+    arguments = (Argument("colour", "of the rows", ("red", "blue"), "red"),)
+
+
+@pytest.fixture
+def own_module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = ModuleType("tests_own_handlers")
+    module.HANDLERS = (Own,)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return module
+
+
+@pytest.mark.parametrize(
+    "attrs, known",
+    [
+        (None, True),
+        ("handler=londiste", True),
+        ("handler=londiste%28%29", True),
+        ("handler=", True),
+        ("handler", True),
+        ("copy_condition=handler%3D1", True),
+        ("handler=londiste%28ignore_truncate%3D1%29", True),
+        ("handler=bulk%28method%3D2%29", True),
+        ("handler=shard%28key%3Did%29", False),  # nobody has said which shard this is
+        ("handler=londiste%28encoding%3Dutf8%29", False),
+        ("handler=dispatch", False),
+        ("handler=obfuscate", False),  # no key, no rules
+        ("skip_truncate=1&handler=my.own", False),
+        ("handler=londiste%28ignore_truncate%3D1", False),
+    ],
+)
+def test_which_handlers_are_known(attrs: str | None, known: bool) -> None:
+    assert (handler_problem(table(attrs)) is None) == known
+    if known:
+        table(attrs).mapping  # noqa: B018
+        return
+    with pytest.raises(
+        StateError, match=r'"public\.t" is registered with handler ".*no rows are mo'
+    ):
+        require_handlers([table(attrs)])
+    with pytest.raises(StateError):
+        table(attrs).mapping  # noqa: B018
+    require_handlers([table(attrs, local=False)])
+
+
+@pytest.mark.parametrize(
+    "name, args, message",
+    [
+        ("nope", [], 'unknown handler "nope": there is .*londiste.*shard'),
+        ("londiste", ["nope=1"], r"Invalid handler argument: \['nope'\]; .* ignore_truncate"),
+        ("londiste", ["ignore_truncate=maybe"], 'is one of 1, true, 0, false, not "maybe"'),
+        ("londiste", ["ignore_truncate=1", "ignore_truncate=0"], "given twice"),
+        ("transform", [], 'needs argument "function"'),
+        ("bulk", ["method=3"], "one of 0, 1, 2"),
+    ],
+)
+def test_arguments_are_checked(name: str, args: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        handler_attr(name, args)
+
+
+def test_the_stored_form_is_read_back() -> None:
+    text = handler_attr("shard", ["hash_expr=a || '&=,'"])
+    assert parse_stored(text) == ("shard", {"hash_expr": "a || '&=,'"})
+    assert parse_stored(" (a=1,b=2) ") == ("londiste", {"a": "1", "b": "2"})
+
+
+def test_a_module_brings_handlers(use_handlers: UseHandlers, own_module: ModuleType) -> None:
+    use_handlers(handler_modules=(own_module.__name__, "londiste.handlers.bulk"))
+    assert registry().find("own") is Own
+    found = resolve(stored("own(colour=blue)"))
+    assert found is not None and found.handler.argument("colour") == "blue" and found.plain
+    assert "colour" in (handler_problem(stored("own(colour=green)")) or "")
+
+
+@pytest.mark.parametrize(
+    "names, message",
+    [
+        (("no_such_module_of_ours",), 'module "no_such_module_of_ours" .* cannot be loaded: Mod'),
+        (("json",), 'module "json" .* has no HANDLERS'),
+    ],
+)
+def test_a_missing_module_stops(
+    use_handlers: UseHandlers, names: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        use_handlers(handler_modules=names)
+
+
+def test_a_module_that_is_wrong_stops(
+    use_handlers: UseHandlers, own_module: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_module.HANDLERS = (int,)  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="is no subclass of"):
+        use_handlers(handler_modules=(own_module.__name__,))
+    monkeypatch.setattr(Own, "name", "shard")
+    own_module.HANDLERS = (Own,)  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match='handler "shard" is there twice'):
+        use_handlers(handler_modules=(own_module.__name__,))
+
+
+def test_a_map_that_cannot_be_read_stops(use_handlers: UseHandlers, tmp_path: Path) -> None:
+    for text, message in (("{", "no JSON|expected"), ("[]", "has no rules")):
+        path = tmp_path / "map"
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=message):
+            use_handlers(obfuscator_map=str(path))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        use_handlers(obfuscator_map=str(tmp_path / "none"))
+
+
+def test_scopes_become_maps() -> None:
+    plain = table(None).mapping
+    ignoring = stored("londiste(ignore_truncate=1)").mapping
+    assert (plain.operations, ignoring.operations) == ("IUDR", "IUD")
+    assert ignoring.unrepairable and not ignoring.uncomparable
+    inserts = stored("bulk_direct(event_types=i)").mapping
+    assert inserts.operations == "IR" and "history" in inserts.uncomparable
+    for handler in ("nop", "vtable", "fake_local", "shard(key=id&disable_replay=1)"):
+        assert not stored(handler, (0, 0, 1)).mapping.applies
+    assert resolve(stored("bulk")).scope == Scope()  # type: ignore[union-attr]
+
+
+def test_a_shard_is_a_condition() -> None:
+    shard = stored("shard(key=Id)", (1, 3, 4))
+    assert shard.mapping.condition == '("partconf"."get_hash_raw"("Id") & 3) = 1'
+    own = stored("part(hash_expr=a%2Bb)", (0, 1, 2), "&copy_condition=c")
+    assert own.mapping.condition == "(c\n) and (((a+b) & 1) = 0\n)"
+    renamed = stored("shard(key=a)", (0, 1, 2), "&columns=a%3Db")
+    assert renamed.mapping.condition == '("partconf"."get_hash_raw"("b") & 1) = 0'
+
+
+@pytest.mark.parametrize(
+    "facts, message",
+    [
+        ((1, 2, 3), "power of two"),
+        ((4, 3, 4), "power of two"),
+        ((None, 3, 4), "must give one row"),
+        ((1,), "must give one row"),
+    ],
+)
+def test_senseless_shards_stop(facts: tuple[Any, ...], message: str) -> None:
+    assert message in (handler_problem(stored("shard(key=id)", facts)) or "")
+
+
+def test_a_shard_needs_its_column() -> None:
+    assert "key=COLUMN" in (handler_problem(stored("shard", (0, 1, 2))) or "")
+    left_out = stored("shard(key=a)", (0, 1, 2), "&columns=b")
+    assert "leaves out" in (handler_problem(left_out) or "")

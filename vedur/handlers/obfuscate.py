@@ -1,0 +1,335 @@
+"""`obfuscate`: personal data leaves the provider masked, or not at all.
+
+The rules are in a file (`obfuscator_map` of the ini): table, column, rule. The key of the hashes is
+`obfuscator_key`. Every column of the provider needs a rule, `"*"` is the rule of all others: a
+column that nobody has thought of stops the table, and is not passed on.
+
+The same value gives the same result in every table, so joins hold. `hash`, `hash32`, `hash64`,
+`bool`, `keep`, `skip` and nested rules for JSON do what upstream's handler of this name does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from vedur.errors import StateError, UsageError
+from vedur.handlers.api import Handler, Scope, TableFacts
+from vedur.tables.row_function import ColumnSet
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: From a text (never None) to what stands in its place.
+Mask = Callable[[str], str | None]
+
+_OTHERS = "*"
+_DATES = ("date", "timestamp without time zone", "timestamp with time zone")
+#: Types whose values are the same text in a copy and in an event, whatever the session is.
+_SAME_TEXT = (
+    "text", "character varying", "character", "smallint", "integer", "bigint", "numeric",
+    "uuid", "citext", "inet", "boolean",
+)  # fmt: skip
+#: Of these, types whose equal values have one text: others cannot be masked in a key.
+_KEY_TYPES = ("text", "character varying", "smallint", "integer", "bigint", "uuid", *_DATES)
+_JSON = ("json", "jsonb", "text", "character varying")
+#: Texts that the rule `bool` takes for false.
+_FALSE = ("", "0", "f", "false")
+_LENGTH = re.compile(r"\([^)]*\)")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one column is masked: a word and its values, `partial:1:4`.
+
+    `types` are those of the provider's column that it works on, none for all. `distinct`: two
+    values stay two values, so the column may be in a key.
+    """
+
+    word: str
+    mask: Mask
+    types: tuple[str, ...] = ()
+    distinct: bool = False
+
+
+class Obfuscate(Handler):
+    """Masks columns by the rules of a file."""
+
+    name = "obfuscate"
+    summary = "Masks columns by rules: personal data does not reach this node."
+    ini_keys = ("obfuscator_key", "obfuscator_map")
+
+    def __init__(self, table: str, given: Mapping[str, str], options: Mapping[str, str]) -> None:
+        super().__init__(table, given, options)
+        self._key = (options.get("obfuscator_key") or "").encode()
+        if not self._key:
+            raise UsageError(f'handler "{self.name}" needs a key: set obfuscator_key in the ini')
+        if len(self._key) > hashlib.blake2s.MAX_KEY_SIZE:
+            raise UsageError(f"obfuscator_key is longer than {hashlib.blake2s.MAX_KEY_SIZE} bytes")
+        tables = json.loads(options.get("obfuscator_map") or "{}")
+        found = tables.get(table)
+        if not isinstance(found, dict):
+            raise UsageError(f'obfuscator_map has no rules for table "{table}"')
+        self._written: dict[str, Any] = found
+        self.rules = {column: self._rule(column, rule) for column, rule in found.items()}
+
+    # -- what it declares -----------------------------------------------------------------------
+
+    def scope(self, facts: tuple[Any, ...] | None, names: Mapping[str, str]) -> Scope:
+        """All columns but those that are kept are rewritten."""
+        kept = {name for name, rule in self._written.items() if rule == "keep"}
+        others = self._written.get(_OTHERS)
+        if others is not None and others != "keep":
+            # which columns there are is not known here: kept ones are all that stays
+            return Scope(rewrites=ColumnSet(frozenset(kept), all_but=True))
+        return Scope(rewrites=ColumnSet(frozenset(self._written.keys() - kept - {_OTHERS})))
+
+    def check(self, table: TableFacts) -> None:
+        """Every column has a rule that works on its type, and keys stay keys."""
+        for name, kind in (table.source_types or {}).items():
+            self._check_type(name, kind)
+        for unique in table.unique_keys:
+            for name in unique:
+                self._check_key(name, table)
+
+    def _check_type(self, name: str, kind: str) -> None:
+        rule = self._rule_of(name)
+        bare = _bare(kind)
+        if rule.types and bare not in rule.types:
+            raise StateError(
+                f'table "{self.table}": rule "{rule.word}" of column "{name}" does not work on '
+                f'type "{kind}": its text is not the same in a copy and in a change'
+            )
+
+    def _check_key(self, local: str, table: TableFacts) -> None:
+        names = {here: there for there, here in table.names.items()}
+        name = names.get(local, local)
+        if name not in self.rules and (_OTHERS not in self.rules or table.source_types is None):
+            return  # a column that only this side has
+        if table.source_types is not None and name not in table.source_types:
+            return
+        rule = self._rule_of(name)
+        if not rule.distinct:
+            raise StateError(
+                f'table "{self.table}": column "{local}" is part of a unique key here, and rule '
+                f'"{rule.word}" can make two values one: use hash, hash64 or shift, or drop the key'
+            )
+        kind = (table.source_types or {}).get(name)
+        if rule.word != "keep" and kind is not None and _bare(kind) not in _KEY_TYPES:
+            raise StateError(
+                f'table "{self.table}": column "{local}" is part of a unique key here, and values '
+                f'of type "{kind}" can be equal and have different texts: keep it'
+            )
+
+    def settings(self) -> str:
+        """The key, and the rules of this table alone."""
+        return repr((self._key, json.dumps(self._written, sort_keys=True)))
+
+    # -- what it does ---------------------------------------------------------------------------
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Mask column by column; columns that are skipped are left out."""
+        import pyarrow as pa
+
+        columns, names = [], []
+        for name in batch.schema.names:
+            column = batch.column(name)
+            if not pa.types.is_string(column.type):  # the number of the row
+                columns.append(column)
+                names.append(name)
+                continue
+            rule = self._rule_of(name)
+            if rule.word == "skip":
+                continue
+            columns.append(column if rule.word == "keep" else _masked(column, rule.mask, name))
+            names.append(name)
+        return pa.RecordBatch.from_arrays(columns, names)
+
+    def _rule_of(self, column: str) -> Rule:
+        rule = self.rules.get(column) or self.rules.get(_OTHERS)
+        if rule is None:
+            raise StateError(
+                f'obfuscator_map has no rule for column "{column}" of table "{self.table}": add '
+                f'one, or "{_OTHERS}" for all other columns'
+            )
+        return rule
+
+    # -- rules ----------------------------------------------------------------------------------
+
+    def _rule(self, column: str, written: Any) -> Rule:
+        if isinstance(written, dict):
+            return Rule("JSON rules", self._json_mask(column, written), _JSON)
+        word, *values = str(written).split(":")
+        where = f'rule "{written}" of column "{column}" of table "{self.table}"'
+        try:
+            return self._named(word, values)
+        except (ValueError, TypeError):
+            raise UsageError(f"{where} is none: {RULES}") from None
+
+    def _named(self, word: str, values: list[str]) -> Rule:
+        if word == "constant":
+            text = ":".join(values)
+            return Rule(word, lambda _: text)
+        if word == "partial":
+            head, tail = (int(v) for v in [*values, "0", "0"][:2])
+            if not values or len(values) > 2 or min(head, tail) < 0:
+                raise ValueError
+            return Rule(word, lambda text: _partial(text, head, tail), _SAME_TEXT)
+        if word == "shift":
+            (most,) = values
+            days = self._days(int(most))
+            return Rule(word, lambda text: _shift(text, days), _DATES, distinct=True)
+        if values:
+            raise ValueError
+        return self._plain[word] if word in self._plain else _none()
+
+    @cached_property
+    def _plain(self) -> dict[str, Rule]:
+        return {
+            "keep": Rule("keep", lambda text: text, distinct=True),
+            "skip": Rule("skip", lambda _: None),
+            "null": Rule("null", lambda _: None),
+            "bool": Rule("bool", lambda text: "f" if text in _FALSE else "t"),
+            "hash32": Rule("hash32", lambda text: str(self._number(text, 4)), _SAME_TEXT),
+            "hash64": Rule("hash64", lambda text: str(self._number(text, 8)), _SAME_TEXT, True),
+            "hash": Rule("hash", self._uuid, _SAME_TEXT, True),
+            "mask": Rule("mask", self._mask, _SAME_TEXT),
+        }
+
+    def _digest(self, text: str, size: int) -> bytes:
+        return hashlib.blake2s(text.encode(), digest_size=size, key=self._key).digest()
+
+    def _number(self, text: str, size: int) -> int:
+        return int.from_bytes(self._digest(text, size), "big", signed=True)
+
+    def _uuid(self, text: str) -> str:
+        """A UUID of variant 0, which no generator makes."""
+        number = int.from_bytes(self._digest(text, 16), "big") & ~(0x8000 << 48)
+        return str(uuid.UUID(int=number))
+
+    def _mask(self, text: str) -> str:
+        """Another digit for each digit, another letter for each letter, all else as it is."""
+        seed = self._digest(text, 32)
+        stream = hashlib.shake_256(seed).digest(2 * len(text))
+        found = []
+        for at, char in enumerate(text):
+            number = int.from_bytes(stream[2 * at : 2 * at + 2], "big")
+            if char.isdigit():
+                found.append(str(number % 10))
+            elif char.isalpha():
+                letter = _LETTERS[number % 26]
+                found.append(letter.upper() if char.isupper() else letter)
+            else:
+                found.append(char)
+        return "".join(found)
+
+    def _days(self, most: int) -> int:
+        """By how many days all dates are shifted: a secret of the key, never 0."""
+        if most < 1:
+            raise ValueError
+        number = int.from_bytes(self._digest("vedur date shift", 8), "big") % (2 * most)
+        return number - most if number < most else number - most + 1
+
+    def _json_mask(self, column: str, rules: dict[str, Any]) -> Mask:
+        leaves = self._json_rules(column, rules)
+
+        def mask(text: str) -> str:
+            try:
+                value = json.loads(text)
+            except ValueError:
+                raise StateError(
+                    f'table "{self.table}": column "{column}" has rules for JSON, and a value that '
+                    "is none"
+                ) from None
+            found = _mask_json(value, leaves)
+            return json.dumps({} if found is None else found)
+
+        return mask
+
+    def _json_rules(self, column: str, rules: dict[str, Any]) -> dict[str, Any]:
+        return {
+            key: self._json_rules(f"{column}.{key}", rule)
+            if isinstance(rule, dict)
+            else self._rule(f"{column}.{key}", rule)
+            for key, rule in rules.items()
+        }
+
+
+RULES = (
+    "there are keep, skip, null, bool, hash, hash32, hash64, mask, constant:TEXT, "
+    "partial:FIRST:LAST, shift:DAYS, and an object of rules for JSON"
+)
+
+
+def _bare(kind: str) -> str:
+    """A type without its length, which may stand in the middle."""
+    return " ".join(_LENGTH.sub("", kind).split())
+
+
+def _none() -> Rule:
+    raise ValueError
+
+
+def _masked(column: Any, mask: Mask, name: str) -> Any:
+    """Mask each different value once."""
+    import pyarrow as pa
+
+    encoded = column.dictionary_encode()
+    values = [mask(value) for value in encoded.dictionary.to_pylist()]
+    if not values:
+        return pa.nulls(len(column), pa.string())
+    return pa.array(values, pa.string()).take(encoded.indices)
+
+
+def _partial(text: str, head: int, tail: int) -> str:
+    """The first and the last letters; all of a text that is too short for that is hidden."""
+    if len(text) <= head + tail:
+        return "*" * len(text)
+    end = text[len(text) - tail :] if tail else ""
+    return text[:head] + "*" * (len(text) - head - tail) + end
+
+
+def _shift(text: str, days: int) -> str:
+    """A date, or what a timestamp begins with, so many days later."""
+    if text in ("infinity", "-infinity"):
+        return text
+    try:
+        moved = date.fromisoformat(text[:10]) + timedelta(days)
+    except (ValueError, OverflowError):
+        raise StateError(
+            "a date that is not between the years 1 and 9999 cannot be shifted"
+        ) from None
+    if text.endswith(" BC"):
+        raise StateError("a date that is not between the years 1 and 9999 cannot be shifted")
+    return f"{moved.isoformat()}{text[10:]}"
+
+
+def _mask_json(value: Any, rules: Any) -> Any:
+    """What a JSON value becomes, None for what is left out; keys without a rule are."""
+    if isinstance(rules, dict):
+        if not isinstance(value, dict):
+            return None
+        found = {key: _mask_json(value.get(key), rule) for key, rule in rules.items()}
+        left = {key: v for key, v in found.items() if v is not None}
+        return left or None
+    if rules.word == "keep":
+        return value
+    if rules.word == "skip" or value is None or isinstance(value, dict | list):
+        return None
+    if rules.word == "bool":
+        return "t" if value else "f"
+    if isinstance(value, bool):
+        value = int(value)  # as upstream's handler hashes it
+    text = value if isinstance(value, str) else json.dumps(value)
+    masked = rules.mask(text)
+    if rules.word in ("hash32", "hash64") and masked is not None:
+        return int(masked)
+    return masked

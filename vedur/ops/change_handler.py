@@ -1,0 +1,162 @@
+"""change-handler: another handler for a table that is replicated here, while everything runs.
+
+Where the new handler asks for the same rows (only how they are loaded, or whether TRUNCATE is
+followed, is another thing), the attribute changes and that is all: a batch that was staged with the
+old one notices at its commit and is staged again. Where it asks for other rows, those that are here
+are of no use, so the table is copied anew; the operator says so with --resync, because the table is
+empty meanwhile. Handler and state change in one transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vedur.catalog.rejoin import end_rejoin
+from vedur.catalog.tables import (
+    TableInfo,
+    apply_handler,
+    change_table_attr,
+    get_table_list,
+    hold_ready,
+    local_set_table_state,
+    sharing,
+)
+from vedur.change.attrs import HANDLER, HANDLER_MARK, encode_attrs
+from vedur.errors import StateError, UsageError
+from vedur.handlers.registry import DEFAULT_HANDLER, Handled, handler_attr
+from vedur.names import parse_name
+from vedur.node.info import NodeInfo
+from vedur.node.position import wake_worker
+from vedur.ops.choose import choose
+from vedur.ops.copy_node import CopyNodes
+from vedur.ops.handlers import read_handled, require_handler_fit
+from vedur.ops.session import Session
+from vedur.tables.checks import TableAt
+from vedur.tables.mapping import TableMap
+from vedur.tables.structure import read_structure
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeHandler:
+    """What the operator asked for."""
+
+    table: str
+    handler: str | None = None
+    handler_args: Sequence[str] = ()
+    transform: str | None = None
+    resync: bool = False
+
+    def stored(self) -> str:
+        """Return the handler as it is stored; raises for what cannot be meant."""
+        if (self.handler is None) == (self.transform is None):
+            raise UsageError(
+                "change-handler needs --handler=NAME or --transform=MODULE:FUNCTION; "
+                f"--handler={DEFAULT_HANDLER} takes a handler away"
+            )
+        if self.transform is not None:
+            if self.handler_args:
+                raise UsageError("--handler-arg needs --handler")
+            return handler_attr("transform", [f"function={self.transform}"])
+        return handler_attr(self.handler or "", self.handler_args)
+
+
+def change_handler(session: Session, options: ChangeHandler) -> None:
+    """Give a local table another handler; begins a new copy where other rows are asked for."""
+    stored = options.stored()
+    info = session.require_node()
+    if info.is_root:
+        raise UsageError(
+            "on the root a handler decides what triggers write: remove-table and add-table with "
+            "the other one"
+        )
+    tables = get_table_list(session.db, session.queue).local.by_name
+    (name,) = choose([options.table], tables)
+    table = tables[name]
+    attrs = {**table.attrs, HANDLER: stored}
+    handled = read_handled(session.db, info, name, attrs)
+    assert handled is not None
+    same_mark = (table.attrs.get(HANDLER_MARK) or "") == handled.mark
+    if same_mark and (table.attrs.get(HANDLER) or DEFAULT_HANDLER) == stored:
+        log.info("%s: has this handler already", name)
+        return
+    wanted = apply_handler(_without_handler(table), handled)
+    anew = needs_copy(_mapping(table), wanted)
+    if anew:
+        _require_copy(session, info, table, wanted, handled, options)
+    _store(session, table, handled, anew)
+    if anew:
+        wake_worker(session.provider(info), session.queue)
+
+
+def _without_handler(table: TableInfo) -> TableMap:
+    gone = (HANDLER, HANDLER_MARK)
+    attrs = {key: value for key, value in table.attrs.items() if key not in gone}
+    return replace(table, table_attrs=encode_attrs(attrs)).mapping
+
+
+def _mapping(table: TableInfo) -> TableMap | None:
+    """Return how the table lives here; None where its handler cannot be served."""
+    try:
+        return table.mapping
+    except StateError as error:
+        log.debug("%s", error)
+        return None
+
+
+def needs_copy(old: TableMap | None, new: TableMap) -> bool:
+    """Are the rows that are here of no use for the new handler? Pure."""
+    if not new.applies:
+        return False
+    if old is None or not old.applies or old.uncomparable:
+        return True
+    return (old.condition, old.rows) != (new.condition, new.rows)
+
+
+def _require_copy(
+    session: Session,
+    info: NodeInfo,
+    table: TableInfo,
+    wanted: TableMap,
+    handled: Handled,
+    options: ChangeHandler,
+) -> None:
+    """Raise unless the table can be copied anew with the new handler, and the operator wants it."""
+    name = table.table_name
+    node = CopyNodes(session, info, table.copy_node)
+    node.require(wanted)
+    there = node.of(wanted)
+    known = there.tables.find(name)
+    remote = read_structure(there.db, parse_name(known.dest_table if known else name))
+    if remote is not None:
+        require_handler_fit(handled, wanted, session.db, TableAt(there.db, remote))
+    if not table.keeps_rows and (others := sharing(session.db, session.queue, table)):
+        raise StateError(
+            f'a new copy of "{name}" would empty "{table.dest_table}", which has rows of '
+            f"{', '.join(others)}, too: its handler cannot be changed"
+        )
+    if not options.resync:
+        raise UsageError(
+            f'handler "{handled.stored}" asks for other rows of "{name}" than are here: the table '
+            "must be copied anew, say so with --resync; it is empty until its rows are back"
+        )
+
+
+def _store(session: Session, table: TableInfo, handled: Handled, anew: bool) -> None:
+    db, queue, name = session.db, session.queue, table.table_name
+    with db.transaction():
+        if hold_ready(db, queue, table) is None:
+            raise StateError(
+                f'table "{name}" is being copied, or was changed by another command: nothing is '
+                "changed, run change-handler again when it is in sync"
+            )
+        change_table_attr(db, queue, name, HANDLER, handled.stored)
+        change_table_attr(db, queue, name, HANDLER_MARK, handled.mark or None)
+        if anew:
+            local_set_table_state(db, queue, name, None, None)
+            end_rejoin(db, queue, name)
+    then = ", the table is copied anew" if anew else ""
+    log.info("%s: handler is %s%s", name, handled.stored, then)

@@ -1,0 +1,127 @@
+"""Handlers as `add-table` and `change-handler` see them: chosen, asked, and refused in time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from vedur.catalog.tables import read_facts
+from vedur.change.attrs import COLUMNS, COPY_CONDITION, HANDLER, HANDLER_MARK
+from vedur.db import Database
+from vedur.errors import StateError, UsageError
+from vedur.handlers.api import Handler, Scope
+from vedur.handlers.registry import (
+    Handled,
+    branch_refusal,
+    parse_stored,
+    registry,
+    require_apart,
+)
+from vedur.node.info import NodeInfo, NodeType
+from vedur.ops.session import Session
+from vedur.tables.checks import TableAt, require_condition
+from vedur.tables.mapping import TableMap
+from vedur.tables.match import read_unique_keys
+from vedur.tables.row_function import TableFacts
+from vedur.tables.structure import read_structure
+
+if TYPE_CHECKING:
+    from vedur.ops.add_table import AddTable
+
+
+def needs_table(options: AddTable) -> bool:
+    """Must there be a table here for what the operator asked for?"""
+    return not options.handler or registry().find(options.handler).needs_table
+
+
+def plan_handler(session: Session, info: NodeInfo, options: AddTable, table: str) -> Handled | None:
+    """Make the handler that was asked for and read what it asks this node for; None for none.
+
+    Raises where the handler does not know the table, or cannot be on such a node.
+    """
+    attrs = options.attrs()
+    return read_handled(session.db, info, table, attrs)
+
+
+def read_handled(
+    db: Database, info: NodeInfo, table: str, attrs: dict[str, str | None]
+) -> Handled | None:
+    """Do the same for attributes of a table."""
+    stored = attrs.get(HANDLER)
+    if not stored:
+        return None
+    name, given = parse_stored(stored)
+    handler = registry().make(name, table, given)
+    _require_place(info, stored, handler)
+    text = handler.facts_query()
+    if text is not None and info.is_root:
+        return Handled(stored, handler, Scope())  # the root has all rows
+    facts = None
+    if text is not None:
+        facts, problem = read_facts(db, text)
+        if problem:
+            raise StateError(f'handler "{stored}" cannot be used for table "{table}": {problem}')
+    handled = registry().resolve(stored, table, attrs.get(COLUMNS), facts)
+    require_apart(handled, attrs.get(COPY_CONDITION), attrs.get(COLUMNS))
+    return handled
+
+
+def _require_place(info: NodeInfo, stored: str, handler: Handler) -> None:
+    if handler.root_only and not info.is_root:
+        raise UsageError(f'handler "{stored}" is for the root: use vtable on this node')
+    if not handler.changes_rows():
+        return
+    if info.is_root:
+        raise UsageError(
+            f'handler "{stored}" is for nodes that copy a table: on the root rows are written by '
+            "its users"
+        )
+    if info.node_type is NodeType.BRANCH:
+        raise UsageError(branch_refusal(stored))
+
+
+def handler_mark(handled: Handled | None) -> dict[str, str | None]:
+    """Return what is stored beside a handler, to notice when its rules change; nothing for most."""
+    return {HANDLER_MARK: handled.mark} if handled is not None and handled.mark else {}
+
+
+def all_words(
+    handled: Handled | None, args: Sequence[str], names: Mapping[str, str], root: bool
+) -> list[str]:
+    """Return the words for `londiste.local_add_table`: the operator's, then the handler's. Pure.
+
+    Flags of the trigger that the operator gives count more than the handler's.
+    """
+    words = list(handled.handler.trigger_words(names)) if handled is not None else []
+    if any(arg.startswith("tgflags=") for arg in args):
+        words = [word for word in words if not word.startswith("tgflags=")]
+    if not root and not {"expect_sync", "virtual_table"}.isdisjoint(words):
+        words.append("no_merge")  # else every queue that has the table would give it
+    return [*args, *(word for word in words if word not in args)]
+
+
+def require_handler_fit(
+    handled: Handled | None, table: TableMap, db: Database, there: TableAt
+) -> None:
+    """Raise unless both servers understand the condition of a handler, and its function over rows
+    can serve the table."""
+    if handled is None:
+        return
+    local = read_structure(db, table.local_name)
+    if local is None:
+        return  # the contract has its own words for that
+    if handled.scope.condition:
+        only = replace(table, condition=handled.scope.condition)
+        require_condition(only, TableAt(db, local), there, vouched=True)
+    if table.rows is not None:
+        types = {column.name: column.type for column in there.structure.columns}
+        keys = read_unique_keys(db, table.local_name)
+        table.rows.check(TableFacts(keys, types, dict(table.columns or ())))
+        made = table.rows.output(tuple(types))
+        lost = [name for name in there.structure.key if name not in made]
+        if lost:
+            raise StateError(
+                f'handler "{handled.stored}" leaves out column "{lost[0]}" of the key of table '
+                f'"{table.name}": changes could not find their rows'
+            )

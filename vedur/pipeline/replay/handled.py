@@ -1,0 +1,153 @@
+"""Changes of a table whose handler has a function over rows: gathered, then seen by it together.
+
+Whatever is staged of such a table has been through `rows` first: net changes, and events that are
+replayed one by one. What cannot be read, or what the handler fails on, is an error of the task
+that names the event and none of its values; no such event is passed through as it came.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from vedur.change import jsonrow, urlenc
+from vedur.change.event import UNREADABLE, Event, EventType
+from vedur.change.jsonrow import Nested, nested_to_text
+from vedur.change.net import Kind
+from vedur.errors import StateError
+from vedur.tables.mapping import TableSpec
+from vedur.tables.row_function import RowFunction
+
+#: Events that are gathered before the handler sees them.
+AT_ONCE = 10_000
+
+#: Of an event without a whole row.
+NO_ROWS = (
+    "the provider's trigger does not write whole rows with their key, which the handler needs: "
+    "remove the table on the root and add it again with event_format = json"
+)
+
+_OPERATION = {Kind.INSERT: "INSERT", Kind.UPDATE: "UPDATE", Kind.DELETE: "DELETE"}
+
+
+class Change(NamedTuple):
+    """One event, decoded; `names` and `values` are the row, of a delete its key."""
+
+    ev_id: str
+    ev_txid: str
+    kind: Kind
+    keys: tuple[str, ...]
+    names: tuple[str, ...]
+    values: list[Any]
+    logged: bool  # it is to be replayed by itself
+    size: int
+
+    def as_event(self, table: str) -> Event:
+        """Return an event that says the same, of the row as it is now."""
+        told = {"op": _OPERATION[self.kind], "pkey": self.keys}
+        row = dict(zip(self.names, self.values, strict=True))
+        data = json.dumps(row, ensure_ascii=False)
+        return Event(int(self.ev_id), int(self.ev_txid), json.dumps(told), data, table)
+
+
+@dataclass
+class Untouched:
+    """Changes of a table that its handler has not seen yet, in order."""
+
+    spec: TableSpec
+    changes: list[Change] = field(default_factory=list)
+
+    def add(
+        self,
+        event: tuple[str, str],
+        data: str | None,
+        said: EventType,
+        kind: Kind,
+        logged: bool,
+    ) -> int:
+        """Decode an event (number and transaction) and keep it; returns the memory it takes."""
+        ev_id, ev_txid = event
+        if said.format == "sql" or not said.keys:
+            raise StateError(_named(ev_id, ev_txid, self.spec, NO_ROWS))
+        try:
+            names, values = _decode(data or "", said, self.spec)
+            if kind is Kind.DELETE:
+                names, values = _only(said.keys, names, values)
+        except UNREADABLE as error:
+            what = f"its data cannot be read ({type(error).__name__})"
+            raise StateError(_named(ev_id, ev_txid, self.spec, what)) from None
+        size = len(data or "")
+        self.changes.append(Change(ev_id, ev_txid, kind, said.keys, names, values, logged, size))
+        return size + 200
+
+    def seen(self) -> Iterator[Change]:
+        """Yield the changes as the handler leaves them; raises what is wrong with it."""
+        function = self.spec.rows
+        assert function is not None
+        changes = list(_left_out_as_deletes(self.changes, self._run(function, self.changes)))
+        deletes = [c for c in changes if c.kind is Kind.DELETE and function.rewrites_any(c.keys)]
+        masked = iter(self._run(function, deletes))
+        for change in changes:
+            if change.kind is Kind.DELETE and function.rewrites_any(change.keys):
+                done = next(masked)
+                if done is None:
+                    raise StateError(
+                        _named(change.ev_id, change.ev_txid, self.spec,
+                               f'handler "{function.handler}" leaves out the key of a row')
+                    )  # fmt: skip
+                yield done
+            else:
+                yield change
+
+    def _run(self, function: RowFunction, changes: list[Change]) -> list[Change | None]:
+        """Call the handler for rows of inserts and updates, or for the keys of deletes; None where
+        it leaves a row out. Deletes among others stay as they are."""
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        mixed = any(change.kind is not Kind.DELETE for change in changes)
+        found: list[Change | None] = list(changes)
+        for at, change in enumerate(changes):
+            if not (mixed and change.kind is Kind.DELETE):
+                groups.setdefault((change.names, change.keys), []).append(at)
+        for (names, keys), places in groups.items():
+            columns, rows = function.apply(names, [changes[at].values for at in places], keys)
+            for at, row in zip(places, rows, strict=True):
+                done = None if row is None else changes[at]._replace(names=columns, values=row)
+                found[at] = done
+        return found
+
+
+def _left_out_as_deletes(before: list[Change], after: list[Change | None]) -> Iterator[Change]:
+    """A row that is left out is deleted here, if a change of it has found it here."""
+    for old, new in zip(before, after, strict=True):
+        if new is not None:
+            yield new
+        elif old.kind is Kind.UPDATE:
+            names, values = _only(old.keys, old.names, old.values)
+            yield old._replace(kind=Kind.DELETE, names=names, values=values)
+
+
+def _decode(data: str, said: EventType, spec: TableSpec) -> tuple[tuple[str, ...], list[Any]]:
+    """Names and values as COPY would have them."""
+    if said.format == "urlenc":
+        encoded, values = urlenc.split(data)
+        return tuple(map(urlenc.unquote, encoded)), list(values)
+    names, found = jsonrow.split(data or "{}")
+    for at, value in enumerate(found):
+        if value.__class__ is Nested:
+            column = spec.by_name.get(spec.local(names[at]) or "")
+            kind = column.type_kind if column is not None else ""
+            found[at] = nested_to_text(value, kind) if kind else str(value)
+    return names, found
+
+
+def _only(
+    keys: tuple[str, ...], names: tuple[str, ...], values: list[Any]
+) -> tuple[tuple[str, ...], list[Any]]:
+    row = dict(zip(names, values, strict=True))
+    return keys, [row[key] for key in keys]
+
+
+def _named(ev_id: str, ev_txid: str, spec: TableSpec, what: str) -> str:
+    return f'[ev_id={ev_id},ev_txid={ev_txid}] table "{spec.name}": {what}'
