@@ -21,21 +21,30 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A planted mistake: the flag, the scenario in which it shows, and what it is."""
+    """A planted mistake: the flag, the scenario in which it shows, and what it is. `whole`: only
+    the whole scenario shows it, as somebody has to be killed."""
 
     flag: str
     scenario: str
     says: str
-    extra: tuple[str, ...] = ()
+    whole: bool = False
 
 
 SCENARIOS = (
     Scenario(
-        "live", "takeover of a root that works, with --abort, killed and run again", ("LIVE",)
+        "live",
+        "takeover of a root that works, with --abort, killed and run again",
+        ("LIVE",),
+        ("LIVE", "CRASHES=0"),
     ),
-    Scenario("back", "takeover, and takeover back", ("BACK",)),
+    Scenario("back", "takeover, and takeover back", ("BACK",), ("BACK", "CRASHES=0")),
     Scenario("two", "two takeovers and an --abort at the same time", ("TWO",)),
-    Scenario("dead", "failover, and resurrect of the old root", ("DEAD",)),
+    Scenario(
+        "dead",
+        "failover, and resurrect of the old root",
+        ("DEAD", "LOSSES=0"),
+        ("DEAD", "LOSSES=0", "CRASHES=0"),
+    ),
     Scenario("rivals", "two failovers to different nodes at the same time", ("RIVALS", "LOSSES=2")),
 )
 
@@ -57,6 +66,8 @@ MISTAKES = (
     Mistake("NO_FENCE", "dead", "survivors go on reading from a root that was called dead"),
     Mistake("NO_LOCK", "rivals", "a failover locks the new root only"),
     Mistake("NO_LOOK", "rivals", "a failover does not look whether it still has its locks"),
-    Mistake("KEEP_APART", "dead", "resurrect keeps lost events in a second transaction"),
+    Mistake(
+        "KEEP_APART", "dead", "resurrect keeps lost events in a second transaction", whole=True
+    ),
     Mistake("NO_REPAIR", "dead", "resurrect does not repair the tables"),
 )

@@ -58,7 +58,7 @@ byte plan[N];                   /* attribute takeover_epoch: what the queue was 
 byte bar[N];                    /* vedur.barred_epoch, one bit each */
 byte prov[N];                   /* pgq_node.local_state.provider_node */
 byte pos[N];                    /* pgq_node.local_state.last_tick_id */
-byte ep[N];                     /* the reign that the position belongs to */
+byte ep[N];                     /* vedur.reign: the last reign that the node knows */
 byte top[N];                    /* newest tick of the node's queue */
 byte low[N];                    /* oldest tick of the node's queue */
 byte q[N * T];                  /* events of each tick of the node's queue, one bit each */
@@ -104,17 +104,16 @@ byte idle = IDLE;
 #define BIT(i)          (1 << (i))
 
 /* the lowest tick that anybody below node n needs, as n knows; its newest tick if nobody reads here */
-inline lowest(n, v) {
-    v = top[n];
-    if :: SUB(n, A) && SUB(n, A) - 1 < v -> v = SUB(n, A) - 1 :: else fi;
-    if :: SUB(n, B) && SUB(n, B) - 1 < v -> v = SUB(n, B) - 1 :: else fi;
-#if N > 2
-    if :: SUB(n, C) && SUB(n, C) - 1 < v -> v = SUB(n, C) - 1 :: else fi;
+#define KEPT(n, m)      (SUB(n, m) -> SUB(n, m) - 1 : top[n])
+#if N == 2
+#define LOWEST(n)       (MIN(KEPT(n, A), KEPT(n, B)))
+#elif N == 3
+#define LOWEST(n)       (MIN(KEPT(n, A), MIN(KEPT(n, B), KEPT(n, C))))
+#else
+#define LOWEST(n)       (MIN(MIN(KEPT(n, A), KEPT(n, B)), MIN(KEPT(n, C), KEPT(n, D))))
 #endif
-#if N > 3
-    if :: SUB(n, D) && SUB(n, D) - 1 < v -> v = SUB(n, D) - 1 :: else fi;
-#endif
-}
+/* what a root tells to all, and a branch has heard */
+#define GLOBAL(n)       (typ[n] == ROOT -> LOWEST(n) : gw[n])
 
 /* the properties that hold after every transaction on a node */
 inline check(n) {
@@ -203,7 +202,7 @@ inline rotate(n) {
 #ifdef ROTATE_BLIND
     w = top[n];
 #else
-    lowest(n, w);
+    w = LOWEST(n);
 #ifndef ROTATE_LOCAL
     if :: typ[n] == BRANCH && gw[n] < w -> w = gw[n] :: else fi;
 #endif
@@ -216,9 +215,9 @@ inline rotate(n) {
 inline report(n) {
     if
     :: SUB(prov[n], n) && pos[n] <= top[prov[n]] ->
-        if :: typ[n] == LEAF -> w = pos[n] :: else -> lowest(n, w) fi;
+        if :: typ[n] == LEAF -> w = pos[n] :: else -> w = LOWEST(n) fi;
         if :: SUB(prov[n], n) < w + 1 -> SUB(prov[n], n) = w + 1 :: else fi;
-        if :: typ[prov[n]] == ROOT -> lowest(prov[n], w) :: else -> w = gw[prov[n]] fi;
+        w = GLOBAL(prov[n]);
         if :: typ[n] == BRANCH && gw[n] < w -> gw[n] = w :: else fi;
         rotate(prov[n]);
         rotate(n)
@@ -315,7 +314,9 @@ proctype worker(byte n) {
 #endif
        :: atomic { FORGET }                             /* killed before it */
        fi
-    :: atomic { typ[n] == BRANCH && up[n] && up[prov[n]] && ON(ep[n], pos[n], ep[prov[n]]) -> report(n) }
+    :: atomic { typ[n] == BRANCH && up[n] && up[prov[n]] && ON(ep[n], pos[n], ep[prov[n]]) &&
+           SUB(prov[n], n) && pos[n] <= top[prov[n]] &&
+           (SUB(prov[n], n) < LOWEST(n) + 1 || gw[n] < GLOBAL(prov[n])) -> report(n) }
     od
 }
 
@@ -390,7 +391,7 @@ again:
         :: typ[n] == BRANCH && !(bar[n] & BIT(p)) && pos[n] == last ->
 #endif
 #ifndef SUBSCRIBE_LATE
-            lowest(o, v); SUB(n, o) = v + 1; v = 0;
+            v = LOWEST(o); SUB(n, o) = v + 1; v = 0;
 #endif
             mint(ep[n], pos[n], new);
             ep[n] = new; typ[n] = ROOT; open[n] = 1; prov[n] = n; new = 0; check(n); rotate(n)
@@ -402,7 +403,8 @@ turn:
     atomic {                                            /* 9 turn the old root */
         if
         :: typ[o] == ROOT && p && MINE_YET && typ[n] == ROOT ->
-            typ[o] = BRANCH; prov[o] = n; pos[o] = top[o]; SUB(o, n) = 0; plan[o] = 0; to_tick[o] = 0;
+            typ[o] = BRANCH; prov[o] = n; pos[o] = top[o]; ep[o] = ep[n];
+            SUB(o, n) = 0; plan[o] = 0; to_tick[o] = 0;
 #ifdef SUBSCRIBE_LATE
             SUB(n, o) = top[n] + 1;
 #endif
@@ -533,7 +535,7 @@ again:
 #ifndef NO_CATCH_UP
     if                                                  /* 3 the survivor with most events comes first */
     :: atomic { top[c] > pos[n] && ON(ep[n], pos[n], ep[c]) ->
-           assert(low[c] <= pos[n]); lowest(n, v); SUB(c, n) = v + 1; v = 0 };
+           assert(low[c] <= pos[n]); v = LOWEST(n); SUB(c, n) = v + 1; v = 0 };
        atomic { if :: prov[n] = c OR_KILLED fi };
        atomic { if :: pos[n] >= top[c] OR_KILLED fi }
     :: atomic { top[c] <= pos[n] }
@@ -548,7 +550,7 @@ again:
             SUB(n, A) = fk[new] + 1;
 #endif
 #ifndef SUBSCRIBE_LATE
-            lowest(c, v); SUB(n, c) = MIN(v, pos[c]) + 1; v = 0;
+            v = LOWEST(c); SUB(n, c) = MIN(v, pos[c]) + 1; v = 0;
             if :: pos[D] <= pos[n] -> SUB(n, D) = pos[D] + 1 :: else fi;
 #endif
             new = 0; check(n); rotate(n)
@@ -619,7 +621,7 @@ again:
 #ifndef KEEP_APART
             lost[A] = lost[A] | gone; gone = 0;
 #endif
-            t = 0; pend[A] = 0; top[A] = p; pos[A] = p; typ[A] = BRANCH; prov[A] = n; stale[A] = 1;
+            t = 0; pend[A] = 0; top[A] = p; pos[A] = p; ep[A] = ep[n]; typ[A] = BRANCH; prov[A] = n; stale[A] = 1;
             gw[A] = low[A]
         :: up[A] && !MINE(A) -> let_go(); goto again
         OR_KILLED
@@ -647,7 +649,7 @@ placed:
 /* -- the end: nothing moves any more ------------------------------------------------------------------ */
 
 inline same(n, r) {
-    assert(pos[n] == top[r] && ep[n] == ep[r] && tab[n] == tab[r] && !stale[n])
+    assert(pos[n] == top[r] && ON(ep[n], pos[n], ep[r]) && tab[n] == tab[r] && !stale[n])
 }
 
 proctype judge() {

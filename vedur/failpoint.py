@@ -57,6 +57,8 @@ POINTS: dict[str, tuple[str, ...]] = {
     "position": ("moved",),
     # ops/rejoin/run.py: this node's position, the consumer's, then table by table
     "rejoin": ("planned", "placed", "moved", "applied", "repaired"),
+    # ops/resurrect/run.py: the deposed root, then its place on the new one, then its tables
+    "resurrect": ("closed", "drained", "kept", "turned", "subscribed", "finished"),
     # ops/create_node.py, ops/change_provider.py, ops/change_location.py
     "create": ("ticked", "subscribed"),
     "provider": ("paused", "subscribed", "changed", "resumed", "unsubscribed"),

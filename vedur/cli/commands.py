@@ -359,6 +359,67 @@ COMMANDS: tuple[Command, ...] = (
         side="repair",
     ),
     Command(
+        "resurrect",
+        "bring a root back that another one has replaced while it was away",
+        "resurrect:resurrect",
+        _NODES,
+        details="Run it with the ini of the old root, after takeover --dead-root, when its server "
+        "is back. The node becomes a branch of the new root. What was written here and reached no "
+        "other node is kept in vedur.lost_event and listed by lost-events. Every table is compared "
+        "with the new root and repaired, so nothing is copied anew; vedur.repair_log keeps what is "
+        "changed or removed. The worker of this node must be running for the repair.\n\n"
+        "A branch that has followed the old root further than the new one is brought back the "
+        "same way. If the command is ended in the middle, run it again.",
+        options=(
+            option("--dry-run", help="only say what would be done, and how many events are lost"),
+            option("--keep-rows", help="leave rows of lost events in the tables, as Londiste does"),
+            option("--copy", help="copy all tables again instead of repairing them"),
+            option(
+                "--limit",
+                help="name at most this many rows of a table (default 10)",
+                metavar="N",
+                kind=int,
+            ),
+            option(
+                "--timeout",
+                help="give up if transactions that may still write do not end within this time "
+                "(default 60)",
+                metavar="SECONDS",
+                kind=float,
+            ),
+            option(
+                "--max-wait",
+                help="give up if the worker does not reach a tick within this time (default 120)",
+                metavar="SECONDS",
+                kind=float,
+            ),
+            _JSON,
+        ),
+        examples=(
+            ("old.ini resurrect --dry-run", "says what only this node has"),
+            ("old.ini resurrect", "keeps it, and makes this node a branch of the new root"),
+        ),
+        side="admin",
+    ),
+    Command(
+        "lost-events",
+        "list or export what only a root had that was replaced",
+        "resurrect:lost_events",
+        _INFO,
+        details="They were kept by resurrect, in vedur.lost_event of this database. SQL is for "
+        "people: read it, change it, and run what is still wanted on the new root. The exit code "
+        "is 1 if there are any.",
+        options=(
+            option("--format", help="text (default), json or sql", metavar="FORMAT"),
+            option("--forget", help="delete them after they were printed; needs --yes"),
+            option("--yes", help="really delete"),
+        ),
+        examples=(
+            ("old.ini lost-events", "one line for each event"),
+            ("old.ini lost-events --format=sql", "statements that do the same again"),
+        ),
+    ),
+    Command(
         "wait-root",
         "wait until the node has what the root has now",
         "wait:wait_root",
