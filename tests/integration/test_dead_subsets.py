@@ -33,9 +33,7 @@ __all__ = ["five", "without_spark"]
 
 pytestmark = [pytest.mark.usefixtures("without_spark"), pytest.mark.timeout(600)]
 
-SUBSETS = [
-    frozenset(dead) for size in range(1, 6) for dead in combinations(KINDS, size)
-]
+SUBSETS = [frozenset(dead) for size in range(1, 6) for dead in combinations(KINDS, size)]
 #: One of each kind: the root with and without the survivor that has most, a branch in the middle,
 #: all branches, everybody.
 SHORT = [

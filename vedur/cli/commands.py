@@ -26,6 +26,12 @@ _MOVE_WAIT = option(
     metavar="SECONDS",
     kind=float,
 )
+_MAX_LAG = option(
+    "--max-lag",
+    help="give up if the new root is further behind than this (default 10)",
+    metavar="SECONDS",
+    kind=float,
+)
 _NOCHECK = option("--nocheck", help="do not check that CONNSTR leads to the database of INI")
 _PROVIDER = option(
     "--provider",
@@ -260,6 +266,77 @@ COMMANDS: tuple[Command, ...] = (
             ),
         ),
         side="admin",
+    ),
+    Command(
+        "takeover",
+        "make this node the root, or let it take the place of a branch",
+        "nodes:takeover",
+        _NODES,
+        "OLD",
+        least=1,
+        most=1,
+        details="OLD is the root, or a branch. Everything is checked first; nothing is changed "
+        "while there is a reason against it. Then the new root catches up, writers of the old one "
+        "are refused for a short time (the error names the new root), transactions that began "
+        "before are waited for, the last tick is written and applied, and the new root opens, with "
+        "an epoch of its own. The old root is a branch of the new one from then on, and the way "
+        "back is the same command.\n\n"
+        "An error, an interrupt or --timeout opens the old root again. If the command is killed, "
+        "run it again to finish it, or with --abort to undo it: possible until the new root is "
+        "open.\n\n"
+        "--dead-root replaces a root that is gone. The node with the newest tick is found, the new "
+        "root catches up from it first, and the nodes that read from the old root read from the "
+        "new one. A node that answers is not dead, and the command refuses then.",
+        options=(
+            option(
+                "--node",
+                "--target",
+                help="the node that takes over (default: the local one)",
+                metavar="NODE",
+            ),
+            option("--all", help="all other nodes that read from OLD read from the new node"),
+            _DEAD,
+            option("--dead-root", help="OLD is the root and is gone"),
+            option("--dead-branch", help="OLD is a branch and is gone"),
+            option("--dry-run", help="check, print the steps, change nothing"),
+            option("--abort", help="undo a takeover that was begun; the old root opens again"),
+            _MAX_LAG,
+            option(
+                "--timeout",
+                help="open the old root again if the new one is not open within this time "
+                "(default 30)",
+                metavar="SECONDS",
+                kind=float,
+            ),
+        ),
+        examples=(
+            ("new.ini takeover old", "the node of new.ini becomes the root"),
+            ("new.ini takeover old --dry-run", "what would be done"),
+            ("new.ini takeover old --dead-root", "the server of old has burnt down"),
+        ),
+        side="admin",
+    ),
+    Command(
+        "switchover",
+        "say whether this node could become the root now",
+        "nodes:switchover",
+        _NODES,
+        details="Looks at everything that takeover looks at, prints yes, or no with every reason, "
+        "and changes nothing; a tick is written to see that the worker follows. The exit code is 0 "
+        "for yes.",
+        options=(
+            option("--check", help="ask; nothing else can be done with this command"),
+            option(
+                "--node",
+                "--target",
+                help="the node that would take over (default: the local one)",
+                metavar="NODE",
+            ),
+            _DEAD,
+            _MAX_LAG,
+            _JSON,
+        ),
+        examples=(("new.ini switchover --check", "could the node of new.ini take over?"),),
     ),
     Command(
         "tag-dead",

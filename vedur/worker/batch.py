@@ -33,6 +33,7 @@ from vedur.db import Database
 from vedur.errors import InternalError, LostPosition, StaleStage, StateError
 from vedur.failpoint import reach
 from vedur.node import WorkerState, get_worker_state
+from vedur.node.epoch import check_epoch
 from vedur.node.position import LOST, REMEDY, AppliedTick, complete_tick, keeps_ticks, lock_position
 from vedur.node.state import set_consumer_completed
 from vedur.queue.batch_size import slice_count
@@ -217,6 +218,8 @@ class BatchRun(AppliedRange[S]):
                 "another worker of this node was quicker, stop one of them"
             )
         self._require_same_node(self._state)
+        provider = self._state.provider_node
+        check_epoch(self.db, self.provider, self.queue, batch.prev_tick, provider)
         if staged is not None:
             self._require_same_tables()
         return staged

@@ -15,7 +15,11 @@ def event(ev_type: str, data: str | None, table: str | None = "public.t") -> Eve
 @pytest.mark.parametrize(
     ("ev_type", "data", "wanted"),
     [
-        ("I:id", "id=1&v=it%27s", """insert into "public"."t" ("id", "v") values ('1', 'it''s');"""),
+        (
+            "I:id",
+            "id=1&v=it%27s",
+            """insert into "public"."t" ("id", "v") values ('1', 'it''s');""",
+        ),
         ("I:id", "id=1&v", """insert into "public"."t" ("id", "v") values ('1', null);"""),
         ("U:id", "id=1&v=a%5Cb", """update "public"."t" set "v" = E'a\\\\b' where "id" = '1';"""),
         ("D:id", "id=1&v=x", """delete from "public"."t" where "id" = '1';"""),

@@ -27,6 +27,7 @@ from vedur.catalog.rejoin import get_rejoin_tables
 from vedur.catalog.tables import TableInfo
 from vedur.errors import ConnectError, StateError, VedurError
 from vedur.failpoint import reach
+from vedur.node.epoch import Match, explain, match_reigns, read_reigns, replace_reigns
 from vedur.node.fresh_tick import fresh_tick
 from vedur.node.info import NodeType, get_node_info, get_subscriber_info, has_schema
 from vedur.node.moment import as_they_are
@@ -96,6 +97,7 @@ def rejoin(session: Session, options: RejoinOptions, spark: SparkSession | None 
     node = _open(session, options)
     if not session.db.value(query("rejoin", "lock"), [session.queue]):
         raise StateError("another rejoin of this node is running: wait for it to end")
+    _require_reign(node)
     counter = get_counter(node.provider, node.queue, int(node.info.worker_last_tick or 0))
     if counter.behind:
         raise counter.error(node.above.node_name)
@@ -149,6 +151,14 @@ def _open(session: Session, options: RejoinOptions) -> RejoiningNode:
         raise StateError(f'provider "{above.node_name}" is a leaf: nobody can read from it')
     nodes = make_nodes(session, info, force=True, max_wait=options.max_wait)
     return RejoiningNode(session, info, provider, above, nodes)
+
+
+def _require_reign(node: RejoiningNode) -> None:
+    """Refuse a provider that was deposed: the node would follow it out of the set."""
+    mine, theirs = (read_reigns(db, node.queue) for db in (node.db, node.provider))
+    position = int(node.info.worker_last_tick or 0)
+    if match_reigns(mine, theirs, position) is Match.BEHIND:
+        raise explain(Match.BEHIND, mine, theirs, position, node.above.node_name)
 
 
 def _tell(node: RejoiningNode, plan: Plan, unfinished: frozenset[str]) -> Iterator[str]:
@@ -253,6 +263,7 @@ def _begin_anew(
         repair, copied = sort_out(node, options)
         names = [table.table_name for table in repair]
         take_in_hand(db, queue, node.worker, names, copied)
+        replace_reigns(db, node.provider, queue)
         complete_tick(db, queue, node.worker, tick)
     reach("rejoin.placed")
     for name in forgotten:
