@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
 def _expect(place: Path, says: str, flags: tuple[str, ...], *, holds: bool) -> int:
     began = time.monotonic()
     try:
-        found = search(flags, place, deep=holds)
+        found = search(flags, place)
     except ModelError as error:
         print(f"WRONG  {place.name}: {error}")
         return 1

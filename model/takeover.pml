@@ -515,7 +515,7 @@ proctype failover(byte n; byte c; byte me) {
 again:
     atomic { lk[n] == 0 -> lk[n] = me };                /* 1 check, with every survivor locked */
 #ifndef NO_LOCK
-    atomic { if :: lk[c] == 0 -> lk[c] = me :: else -> let_go(); goto end fi };
+    atomic { if :: lk[c] == 0 -> lk[c] = me :: else -> let_go(); goto again fi };
 #ifndef NO_LOOK
     atomic { if :: MINE(n) && MINE(c) :: else -> let_go(); goto again fi };
 #endif

@@ -51,7 +51,7 @@ def test_there_are_31_of_them() -> None:
     assert set(SHORT) <= set(SUBSETS)
 
 
-# -- killing and coming back ------------------------------------------------------------------------
+# -- killing and coming back -----------------------------------------------------------------------
 
 
 def allow(node: Node, allowed: bool) -> None:
@@ -88,7 +88,7 @@ def some_gone(chain: Chain, dead: frozenset[str]) -> Iterator[list[Node]]:
         chain.nodes += gone
 
 
-# -- what must hold ---------------------------------------------------------------------------------
+# -- what must hold --------------------------------------------------------------------------------
 
 
 def rows(node: Node) -> dict[int, str]:
@@ -127,7 +127,7 @@ def write_on(chain: Chain, life: Life, root: Node, row: int, names: set[str]) ->
     assert until(lambda: all(node.position >= tick for node in followers), PATIENCE)
 
 
-# -- the cases --------------------------------------------------------------------------------------
+# -- the cases -------------------------------------------------------------------------------------
 
 
 def run_case(five: Five, dead: frozenset[str]) -> None:
@@ -187,19 +187,18 @@ def root_gone(five: Five, chain: Chain, dead: frozenset[str]) -> None:
     new, last = left[0], max(HAS[name] for name in left)
     survivors = set(KINDS) - dead
     others = tuple(sorted(dead - {"n1"}))
-    with some_gone(chain, dead):
-        with alive(chain) as life:
-            move(chain, "n1", new, dead_root=True, dead=others, timeout=PATIENCE)
-            root = chain[new]
-            assert open_roots(chain) == [new]
-            assert sorted(rows(root)) == list(range(1, last + 1))
-            # the leaf has applied what no branch had: it is refused, and not followed
-            names = survivors - {"n5"}
-            write_on(chain, life, root, 10, names)
-            require_history(chain, root, names)
-            if "n5" in survivors:
-                assert 10 not in rows(chain["n5"])
-                assert until(lambda: any("rejoin" in told for _, told in life.errors), PATIENCE)
+    with some_gone(chain, dead), alive(chain) as life:
+        move(chain, "n1", new, dead_root=True, dead=others, timeout=PATIENCE)
+        root = chain[new]
+        assert open_roots(chain) == [new]
+        assert sorted(rows(root)) == list(range(1, last + 1))
+        # the leaf has applied what no branch had: it is refused, and not followed
+        names = survivors - {"n5"}
+        write_on(chain, life, root, 10, names)
+        require_history(chain, root, names)
+        if "n5" in survivors:
+            assert 10 not in rows(chain["n5"])
+            assert until(lambda: any("rejoin" in told for _, told in life.errors), PATIENCE)
     with alive(chain) as life:
         for name in sorted(dead - {"n5"}):
             bring_back(five, chain, name, new, last)

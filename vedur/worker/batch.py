@@ -243,6 +243,13 @@ class BatchRun(AppliedRange[S]):
                 f"the node is a {now.node_type.value} now and no {self.node.node_type.value} any "
                 "more: the batch is staged again"
             )
+        # A root that is called dead may still answer this node. What is read from it now would be
+        # of a history that ends with the takeover by another one.
+        if self.db.value(query("worker", "is_tagged_dead"), [self.queue, now.provider_node]):
+            raise StateError(
+                f'provider "{now.provider_node}" is tagged as dead: nothing is read from it; '
+                "change-provider chooses another node, tag-alive takes the tag away"
+            )
 
     def _require_same_tables(self) -> None:
         """Conditions and columns may not have changed since this batch looked at them.

@@ -61,15 +61,13 @@ from vedur.ops.resurrect.plan import Successor, find_successor
 from vedur.ops.session import Session
 from vedur.ops.sync_lists import sync_tables
 from vedur.ops.takeover.drain import wait_for_writers
+from vedur.ops.takeover.failover import GRAVESTONE
 from vedur.sql import query
 
 if TYPE_CHECKING:
     from vedur.pipeline.spark.session import SparkSession
 
 log = logging.getLogger(__name__)
-
-#: How upstream names the consumer that keeps events for a dead root.
-GRAVESTONE = "{node}.gravestone"
 
 
 @dataclass(frozen=True)
@@ -263,14 +261,14 @@ def _subscribe(session: Session, view: SetView, root: str) -> int:
     """Step 4: the new root knows this node as a branch, and is rid of the gravestone."""
     db, queue, new = session.db, session.queue, view.databases[root]
     info, mine = session.require_node(), view.locations[view.local]
-    grave = GRAVESTONE.format(node=view.local)
+    grave = view.local + GRAVESTONE
     tick = int(info.worker_last_tick or 0)
     with new.transaction():
         known = [item.node_name for item in get_subscriber_info(new, queue)]
         if view.local not in known:
             register_location(new, queue, mine.node_name, mine.node_location, False, quiet=True)
             register_subscriber(new, queue, view.local, info.worker_name or "", tick, node=root)
-        elif new.value(query("resurrect", "is_tagged"), [queue, view.local]):
+        elif new.value(query("worker", "is_tagged_dead"), [queue, view.local]):
             register_location(new, queue, mine.node_name, mine.node_location, False, quiet=True)
         if new.value(query("resurrect", "has_consumer"), [queue, grave]):
             new.value(query("node", "unregister_consumer"), [queue, grave])
@@ -316,7 +314,7 @@ def _go_on(
 def _is_subscribed(session: Session, view: SetView, root: str) -> bool:
     new, queue = view.databases[root], session.queue
     known = [item.node_name for item in get_subscriber_info(new, queue)]
-    grave = GRAVESTONE.format(node=view.local)
+    grave = view.local + GRAVESTONE
     return view.local in known and not new.value(query("resurrect", "has_consumer"), [queue, grave])
 
 

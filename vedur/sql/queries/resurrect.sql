@@ -58,7 +58,3 @@ select exists (
     join pgq.queue q on q.queue_id = s.sub_queue
     join pgq.consumer c on c.co_id = s.sub_consumer
     where q.queue_name = %s and c.co_name = %s)
-
--- name: is_tagged
--- Does this node take another one for dead?
-select dead from pgq_node.node_location where queue_name = %s and node_name = %s
