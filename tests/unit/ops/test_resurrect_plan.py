@@ -45,11 +45,16 @@ def test_a_root_that_became_one_beside_another() -> None:
     assert find_fork([FIRST], [Reign("x", 1, "x", 1)]) is None
 
 
+def test_a_set_that_had_no_epochs_has_them_from_the_failover_on() -> None:
+    begun = Reign("e1", 1, "b", 10, None, "failover")
+    assert find_successor(A, [], {"b": [begun]}, MEMBERS) == Successor("b", 10, None)
+    assert find_successor(A, [], {"b": [FIRST]}, MEMBERS) is None, "nothing tells where"
+    assert find_successor(A, [], {"b": []}, MEMBERS) is None
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(StateError, match=r'several nodes were made root.*"b".*"c"'):
         find_successor(A, [FIRST], {"b": [FIRST, BY_B], "c": [FIRST, RIVAL]}, MEMBERS)
-    with pytest.raises(StateError, match="keeps no epochs"):
-        find_successor(A, [], {"b": [FIRST, BY_B]}, MEMBERS)
     silent = {**MEMBERS, "b": Member("b", failure="it is away")}
     with pytest.raises(StateError, match='root "b" does not answer'):
         find_successor(A, [FIRST], {"c": [FIRST, BY_B]}, silent)

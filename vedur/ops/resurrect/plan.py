@@ -10,18 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vedur.errors import StateError
-from vedur.node.epoch import Reign, Reigns, last_reign, next_reign
+from vedur.node.epoch import Reign, ReignKind, Reigns, last_reign, next_reign
 from vedur.node.plan import Member, Members
 
 
 @dataclass(frozen=True)
 class Successor:
     """The root of now, the last tick that this node has in common with it, and the reign that this
-    node knows as the last one."""
+    node knows as the last one; None where the set had no epochs before."""
 
     root: str
     tick: int
-    epoch: str
+    epoch: str | None
 
 
 def find_successor(
@@ -33,11 +33,6 @@ def find_successor(
     this node could not read from it.
     """
     here = last_reign(mine)
-    if here is None:
-        raise StateError(
-            f'node "{local.name}" keeps no epochs: nothing tells at which tick another root took '
-            "over; drop it and create it again"
-        )
     forks = {name: fork for name, r in histories.items() if (fork := find_fork(mine, r))}
     if not forks:
         return None
@@ -54,7 +49,7 @@ def find_successor(
     tick = min(fork.tick for fork in forks.values())
     if local.type == "branch" and local.tick is not None and local.tick <= tick:
         return None  # it has gone no further than the new root: it just reads on
-    return Successor(newest.root, tick, here.epoch)
+    return Successor(newest.root, tick, here.epoch if here is not None else None)
 
 
 @dataclass(frozen=True)
@@ -69,8 +64,14 @@ def find_fork(mine: Reigns, theirs: Reigns) -> Fork | None:
     """Find where the history of another node left that of this one; None where it has not.
 
     Usually it goes on where this one ends. Where this node became root itself and nobody noticed,
-    both have a reign of their own after the last common one.
+    both have a reign of their own after the last common one. A set that had no epochs begins with
+    the reign of whoever has replaced its root.
     """
+    if not mine:
+        first = min(theirs, key=lambda reign: reign.serial, default=None)
+        if first is None or first.kind == ReignKind.CREATED:
+            return None
+        return Fork(first, first.first_tick)
     known = {reign.epoch for reign in theirs}
     common = [reign for reign in mine if reign.epoch in known]
     last = last_reign(common)

@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from vedur.catalog.lost_events import count_behind, keep_lost_events, keeps_lost_events
 from vedur.catalog.rejoin import get_rejoin_tables
@@ -34,7 +35,7 @@ from vedur.db import Database
 from vedur.db.contract import Answer, report
 from vedur.errors import StateError
 from vedur.failpoint import reach
-from vedur.node.epoch import read_reigns, replace_reigns
+from vedur.node.epoch import last_reign, read_reigns, replace_reigns
 from vedur.node.info import NodeType, get_node_info, get_subscriber_info
 from vedur.node.position import (
     AppliedTick,
@@ -44,8 +45,13 @@ from vedur.node.position import (
     lock_position,
     wake_worker,
 )
-from vedur.node.setup import register_location, register_subscriber, unregister_subscriber
-from vedur.node.state import change_consumer_provider, set_consumer_paused
+from vedur.node.setup import (
+    register_location,
+    register_subscriber,
+    set_node_attrs,
+    unregister_subscriber,
+)
+from vedur.node.state import change_consumer_provider
 from vedur.ops.compare_tables import make_nodes
 from vedur.ops.members import SetView, read_members
 from vedur.ops.rejoin.tables import (
@@ -108,7 +114,7 @@ def resurrect(
     session: Session, options: ResurrectOptions, spark: SparkSession | None = None
 ) -> Resurrected:
     """Bring the local node back into a set that has another root now, or say what that means."""
-    _require_fit(session)
+    _require_fit(session, options)
     view = read_members(session)
     with _one_at_a_time(session):
         found = _find(session, view)
@@ -118,10 +124,10 @@ def resurrect(
         _tell(found, lost, options)
         if options.dry_run:
             return Resurrected(found.root, found.tick, lost, False)
-        tick = _require_tick(session, view, found)
+        above, tick = _find_provider(session, view, found)
         if view.members[view.local].is_root:
             _close(session, options)
-        kept = _turn(session, view, found, tick, options)
+        kept = _turn(session, view, found, above, tick, options)
         log.info("%d event(s) are kept in vedur.lost_event: see lost-events", kept)
         return _go_on(session, view, options, spark, found.tick, lost)
 
@@ -129,8 +135,10 @@ def resurrect(
 # -- looking --------------------------------------------------------------------------------------
 
 
-def _require_fit(session: Session) -> None:
+def _require_fit(session: Session, options: ResurrectOptions) -> None:
     info = session.require_node()
+    if info.worker_paused and not options.keep_rows:
+        raise StateError('the worker is paused: run "resume" first, the repair needs it')
     if info.node_type is NodeType.LEAF:
         raise StateError(
             f'node "{info.node_name}" is a leaf: "rejoin" brings it back, it has no queue'
@@ -176,23 +184,29 @@ def _tell(found: Successor, lost: dict[str, int], options: ResurrectOptions) -> 
         log.info("Nothing is changed: run it without --dry-run")
 
 
-def _require_tick(session: Session, view: SetView, found: Successor) -> AppliedTick:
-    """Read the common tick on the new root; raises where it has gone, there or here."""
-    tick = get_tick(view.databases[found.root], session.queue, found.tick, found.root)
-    here = get_tick(session.db, session.queue, found.tick, found.root)
-    if tick is None or here is None:
-        where = found.root if tick is None else view.local
-        raise StateError(
-            f'node "{where}" no longer has tick {found.tick}, from which on this node would have '
-            "to read: nothing is changed; export what only this node has with lost-events after "
-            '"resurrect --dry-run" has named it, then drop the node and create it again'
-        )
-    if not here.same(tick) and here.time != tick.time:
-        raise StateError(
-            f'tick {found.tick} is another one on "{found.root}" than here: nothing is changed; '
-            "drop this node and create it again"
-        )
-    return tick
+def _find_provider(session: Session, view: SetView, found: Successor) -> tuple[str, AppliedTick]:
+    """Find who still has the common tick: the root, or a branch of it that keeps the gravestone,
+    where the root has moved since; raises where nobody has."""
+    queue = session.queue
+    here = get_tick(session.db, queue, found.tick, found.root)
+    branches = [m.name for m in view.members.values() if m.answers and m.type == "branch"]
+    for name in (found.root, *sorted(branches)):
+        db = view.databases[name]
+        tick = get_tick(db, queue, found.tick, name) if name != view.local else None
+        if tick is None or not _follows(session, db, found.root):
+            continue
+        if here is not None and here.time == tick.time:
+            return name, tick
+    where = "this node" if here is None else f'root "{found.root}"'
+    raise StateError(
+        f"{where} no longer has tick {found.tick}, from which on this node would have to read: "
+        "nothing is changed; drop the node and create it again, which copies its tables"
+    )
+
+
+def _follows(session: Session, db: Database, root: str) -> bool:
+    last = last_reign(read_reigns(db, session.queue))
+    return last is not None and last.root == root
 
 
 # -- the steps ------------------------------------------------------------------------------------
@@ -211,15 +225,22 @@ def _close(session: Session, options: ResurrectOptions) -> None:
 
 
 def _turn(
-    session: Session, view: SetView, found: Successor, tick: AppliedTick, options: ResurrectOptions
+    session: Session,
+    view: SetView,
+    found: Successor,
+    above: str,
+    tick: AppliedTick,
+    options: ResurrectOptions,
 ) -> int:
-    """Step 3: the node stands at the common tick, as a branch of the new root; events kept."""
+    """Step 3: the node stands at the common tick, as a branch of `above`; how many events are
+    kept."""
     db, queue, info = session.db, session.queue, session.require_node()
-    new, worker = view.databases[found.root], info.worker_name or ""
+    new, worker = view.databases[above], info.worker_name or ""
     with db.transaction():
         lock_position(db, queue, worker)
         kept = keep_lost_events(db, queue, found.tick, found.epoch)
-        _change_provider(db, queue, view, found.root, worker)
+        _change_provider(db, queue, view, above, worker)
+        _forget_takeover(db, queue)
         reach("resurrect.kept")
         replace_reigns(db, new, queue)
         sync_tables(session, db, new)
@@ -247,6 +268,15 @@ def _change_provider(db: Database, queue: str, view: SetView, root: str, worker:
         change_consumer_provider(db, queue, worker, root)
 
 
+def _forget_takeover(db: Database, queue: str) -> None:
+    """Remove the notes of a takeover that was under way when this root was lost."""
+    info = get_node_info(db, queue)
+    attrs = dict(info.attrs) if info is not None else {}
+    rest = {key: value for key, value in attrs.items() if not key.startswith("takeover_")}
+    if rest != attrs:
+        set_node_attrs(db, queue, urlencode(rest) or None, quiet=True)
+
+
 def _end_subscriptions(db: Database, queue: str, view: SetView) -> None:
     """Nodes that read elsewhere now must not hold back the queue of this one."""
     for item in get_subscriber_info(db, queue):
@@ -259,7 +289,7 @@ def _end_subscriptions(db: Database, queue: str, view: SetView) -> None:
 
 def _subscribe(session: Session, view: SetView, root: str) -> int:
     """Step 4: the new root knows this node as a branch, and is rid of the gravestone."""
-    db, queue, new = session.db, session.queue, view.databases[root]
+    queue, new = session.queue, view.databases[root]
     info, mine = session.require_node(), view.locations[view.local]
     grave = view.local + GRAVESTONE
     tick = int(info.worker_last_tick or 0)
@@ -273,7 +303,6 @@ def _subscribe(session: Session, view: SetView, root: str) -> int:
         if new.value(query("resurrect", "has_consumer"), [queue, grave]):
             new.value(query("node", "unregister_consumer"), [queue, grave])
     reach("resurrect.subscribed")
-    set_consumer_paused(db, queue, info.worker_name or "", False)
     wake_worker(new, queue)
     return tick
 
@@ -289,6 +318,12 @@ def _go_on(
     """Steps 4 and 5, as far as they are not done."""
     info = session.require_node()
     if info.is_root:
+        others = [m.name for m in view.members.values() if m.is_root and m.name != view.local]
+        if others:
+            raise StateError(
+                f'"{others[0]}" is root, too, and keeps no epochs: nothing tells at which tick it '
+                "took over; drop this node and create it again"
+            )
         raise StateError(
             f'no node has taken over from "{info.node_name}": there is nothing to bring back'
         )
