@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help dev java oracles check lint types layers test test-long demo docs bench peers torture torture-load clean
+.PHONY: help dev java oracles check lint types layers test test-long demo docs bench peers torture torture-load model clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,10 @@ torture: dev  ## faults under load: MINUTES=5, SEED=, ONLY=, and hours by MINUTE
 torture-load: dev  ## as much load as is sustained for MINUTES=30, RATE= to set it: lag, memory, sizes
 	@$(BIN)/python -m tests.torture.soak --minutes $(or $(MINUTES),30) $(if $(RATE),--rate $(RATE)) \
 	  && $(BIN)/python -m tests.torture.report
+
+model: $(STAMP)  ## check the model of takeover with spin, exhaustively, and that planted mistakes are found; ONLY=
+	@tools/ensure-spin
+	@$(BIN)/python -m model $(if $(ONLY),--only "$(ONLY)") $(ARGS)
 
 clean:  ## remove the virtual environment and caches
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -8,6 +8,7 @@
     │   ├── StaleStage       3   what was staged no longer fits; the worker stages it again
     │   ├── TableChanged     3   a table was rewritten during its first copy, which begins anew
     │   ├── LostPosition     3   the target's tick fits neither end of the batch
+    │   ├── OtherEpoch       3   the histories of a node and its provider do not fit
     │   └── AlreadyRunning   1   another process has the pidfile
     ├── DatabaseError        4   a statement failed
     │   ├── ConnectError     5   a server cannot be reached or refuses the login
@@ -128,6 +129,16 @@ class LostPosition(StateError):
         "One of the two databases was restored from a backup, or the root is a standby now that "
         "was behind. Nothing was applied. `rejoin` on the node says what it would do, `rejoin "
         "--apply` brings the node back. Where two workers run for one node, stop one of them."
+    )
+
+
+class OtherEpoch(StateError):
+    """The node and its provider follow different roots."""
+
+    remedy = (
+        "A root was replaced, and one of the nodes does not know it yet or has changes that the "
+        "new root never had. Nothing was applied. `change-provider` moves a node that is behind, "
+        "`rejoin` brings back a leaf, `resurrect` a root that was deposed."
     )
 
 

@@ -57,6 +57,8 @@ POINTS: dict[str, tuple[str, ...]] = {
     "position": ("moved",),
     # ops/rejoin/run.py: this node's position, the consumer's, then table by table
     "rejoin": ("planned", "placed", "moved", "applied", "repaired"),
+    # ops/resurrect/run.py: the deposed root, then its place on the new one, then its tables
+    "resurrect": ("closed", "drained", "kept", "turned", "subscribed", "finished"),
     # ops/create_node.py, ops/change_provider.py, ops/change_location.py
     "create": ("ticked", "subscribed"),
     "provider": ("paused", "subscribed", "changed", "resumed", "unsubscribed"),
@@ -68,8 +70,31 @@ POINTS: dict[str, tuple[str, ...]] = {
     "tick": ("set",),
     # worker/roles/branch.py, worker/branch_queue.py: what a branch does beyond a leaf
     "branch": ("published", "reported", "synced", "reopened"),
-    # worker/roles/root.py
-    "root": ("watermark", "sequences"),
+    # worker/roles/root.py, worker/roles/reign.py
+    "root": ("watermark", "sequences", "deposed", "adopted"),
+    # ops/takeover: run.py, options.py, failover.py
+    "takeover": (
+        "checked",
+        "moved",
+        "caught_up",
+        "hooked",
+        "closed",
+        "drained",
+        "ticked",
+        "followed",
+        "promoted",
+        "turned",
+        "finished",
+        "barred",
+        "reopened",
+        "branch_moved",
+        "tagged",
+        "caught_up_from",
+        "failed_over",
+        "pointed",
+        "orphan_led",
+        "orphan_moved",
+    ),
 }
 
 NAMES: frozenset[str] = frozenset(f"{work}.{what}" for work in POINTS for what in POINTS[work])

@@ -26,6 +26,12 @@ _MOVE_WAIT = option(
     metavar="SECONDS",
     kind=float,
 )
+_MAX_LAG = option(
+    "--max-lag",
+    help="give up if the new root is further behind than this (default 10)",
+    metavar="SECONDS",
+    kind=float,
+)
 _NOCHECK = option("--nocheck", help="do not check that CONNSTR leads to the database of INI")
 _PROVIDER = option(
     "--provider",
@@ -270,6 +276,77 @@ COMMANDS: tuple[Command, ...] = (
         side="admin",
     ),
     Command(
+        "takeover",
+        "make this node the root, or let it take the place of a branch",
+        "nodes:takeover",
+        _NODES,
+        "OLD",
+        least=1,
+        most=1,
+        details="OLD is the root, or a branch. Everything is checked first; nothing is changed "
+        "while there is a reason against it. Then the new root catches up, writers of the old one "
+        "are refused for a short time (the error names the new root), transactions that began "
+        "before are waited for, the last tick is written and applied, and the new root opens, with "
+        "an epoch of its own. The old root is a branch of the new one from then on, and the way "
+        "back is the same command.\n\n"
+        "An error, an interrupt or --timeout opens the old root again. If the command is killed, "
+        "run it again to finish it, or with --abort to undo it: possible until the new root is "
+        "open.\n\n"
+        "--dead-root replaces a root that is gone. The node with the newest tick is found, the new "
+        "root catches up from it first, and the nodes that read from the old root read from the "
+        "new one. A node that answers is not dead, and the command refuses then.",
+        options=(
+            option(
+                "--node",
+                "--target",
+                help="the node that takes over (default: the local one)",
+                metavar="NODE",
+            ),
+            option("--all", help="all other nodes that read from OLD read from the new node"),
+            _DEAD,
+            option("--dead-root", help="OLD is the root and is gone"),
+            option("--dead-branch", help="OLD is a branch and is gone"),
+            option("--dry-run", help="check, print the steps, change nothing"),
+            option("--abort", help="undo a takeover that was begun; the old root opens again"),
+            _MAX_LAG,
+            option(
+                "--timeout",
+                help="open the old root again if the new one is not open within this time "
+                "(default 30)",
+                metavar="SECONDS",
+                kind=float,
+            ),
+        ),
+        examples=(
+            ("new.ini takeover old", "the node of new.ini becomes the root"),
+            ("new.ini takeover old --dry-run", "what would be done"),
+            ("new.ini takeover old --dead-root", "the server of old has burnt down"),
+        ),
+        side="admin",
+    ),
+    Command(
+        "switchover",
+        "say whether this node could become the root now",
+        "nodes:switchover",
+        _NODES,
+        details="Looks at everything that takeover looks at, prints yes, or no with every reason, "
+        "and changes nothing; a tick is written to see that the worker follows. The exit code is 0 "
+        "for yes.",
+        options=(
+            option("--check", help="ask; nothing else can be done with this command"),
+            option(
+                "--node",
+                "--target",
+                help="the node that would take over (default: the local one)",
+                metavar="NODE",
+            ),
+            _DEAD,
+            _MAX_LAG,
+            _JSON,
+        ),
+        examples=(("new.ini switchover --check", "could the node of new.ini take over?"),),
+    ),
+    Command(
         "tag-dead",
         "tell every node that nodes are gone, so that nobody connects to them",
         "nodes:tag_dead",
@@ -365,6 +442,67 @@ COMMANDS: tuple[Command, ...] = (
             ("dst.ini rejoin --apply", "repair it"),
         ),
         side="repair",
+    ),
+    Command(
+        "resurrect",
+        "bring a root back that another one has replaced while it was away",
+        "resurrect:resurrect",
+        _NODES,
+        details="Run it with the ini of the old root, after takeover --dead-root, when its server "
+        "is back. The node becomes a branch of the new root. What was written here and reached no "
+        "other node is kept in vedur.lost_event and listed by lost-events. Every table is compared "
+        "with the new root and repaired, so nothing is copied anew; vedur.repair_log keeps what is "
+        "changed or removed. The worker of this node must be running for the repair.\n\n"
+        "A branch that has followed the old root further than the new one is brought back the "
+        "same way. If the command is ended in the middle, run it again.",
+        options=(
+            option("--dry-run", help="only say what would be done, and how many events are lost"),
+            option("--keep-rows", help="leave rows of lost events in the tables, as Londiste does"),
+            option("--copy", help="copy all tables again instead of repairing them"),
+            option(
+                "--limit",
+                help="name at most this many rows of a table (default 10)",
+                metavar="N",
+                kind=int,
+            ),
+            option(
+                "--timeout",
+                help="give up if transactions that may still write do not end within this time "
+                "(default 60)",
+                metavar="SECONDS",
+                kind=float,
+            ),
+            option(
+                "--max-wait",
+                help="give up if the worker does not reach a tick within this time (default 120)",
+                metavar="SECONDS",
+                kind=float,
+            ),
+            _JSON,
+        ),
+        examples=(
+            ("old.ini resurrect --dry-run", "says what only this node has"),
+            ("old.ini resurrect", "keeps it, and makes this node a branch of the new root"),
+        ),
+        side="admin",
+    ),
+    Command(
+        "lost-events",
+        "list or export what only a root had that was replaced",
+        "resurrect:lost_events",
+        _INFO,
+        details="They were kept by resurrect, in vedur.lost_event of this database. SQL is for "
+        "people: read it, change it, and run what is still wanted on the new root. The exit code "
+        "is 1 if there are any.",
+        options=(
+            option("--format", help="text (default), json or sql", metavar="FORMAT"),
+            option("--forget", help="delete them after they were printed; needs --yes"),
+            option("--yes", help="really delete"),
+        ),
+        examples=(
+            ("old.ini lost-events", "one line for each event"),
+            ("old.ini lost-events --format=sql", "statements that do the same again"),
+        ),
     ),
     Command(
         "wait-root",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vedur.cli.grammar import Call
+from vedur.cli.output import print_json
 from vedur.config import LondisteSettings
 from vedur.errors import UsageError
 from vedur.node.info import NodeType
@@ -14,6 +15,8 @@ from vedur.ops import pause as ops_pause
 from vedur.ops import rename_node as ops_rename_node
 from vedur.ops import tag_node as ops_tag_node
 from vedur.ops.session import Session
+from vedur.ops.takeover import run as ops_takeover
+from vedur.ops.takeover.options import MAX_LAG, TIMEOUT, TakeoverOptions
 
 
 def _create(call: Call, settings: LondisteSettings, kind: NodeType, **more: object) -> None:
@@ -97,3 +100,56 @@ def change_location(call: Call, settings: LondisteSettings) -> None:
     name, location = call.args
     with Session(settings) as session:
         ops_change_location.change_location(session, name, location, check=not call.options.nocheck)
+
+
+def takeover(call: Call, settings: LondisteSettings) -> None:
+    chosen = call.options
+    if chosen.dead_root and chosen.dead_branch:
+        raise UsageError("--dead-root and --dead-branch exclude each other: which one is it?")
+    if chosen.abort and (chosen.dead_root or chosen.dead_branch):
+        raise UsageError("--abort undoes a takeover of a root that answers: leave out --dead-*")
+    options = TakeoverOptions(
+        node=chosen.node,
+        everybody=chosen.all,
+        dead=tuple(chosen.dead),
+        dead_root=chosen.dead_root,
+        dead_branch=chosen.dead_branch,
+        dry_run=chosen.dry_run,
+        abort=chosen.abort,
+        max_lag=_seconds("--max-lag", chosen.max_lag, MAX_LAG),
+        timeout=_seconds("--timeout", chosen.timeout, TIMEOUT),
+    )
+    with Session(settings) as session:
+        ops_takeover.takeover(session, call.args[0], options)
+
+
+def switchover(call: Call, settings: LondisteSettings) -> int | None:
+    chosen = call.options
+    if not chosen.check:
+        raise UsageError(
+            "switchover only asks: say --check; the command that moves the root is takeover OLD"
+        )
+    options = TakeoverOptions(
+        node=chosen.node,
+        dead=tuple(chosen.dead),
+        max_lag=_seconds("--max-lag", chosen.max_lag, MAX_LAG),
+    )
+    with Session(settings) as session:
+        old, new, reasons = ops_takeover.check_switchover(session, options)
+    if chosen.json:
+        print_json({"old": old, "new": new, "possible": not reasons, "reasons": reasons})
+    elif reasons:
+        print(f"no: {new} cannot take over from {old}")
+        for reason in reasons:
+            print(f"- {reason}")
+    else:
+        print(f"yes: {new} can take over from {old}")
+    return 1 if reasons else None
+
+
+def _seconds(name: str, value: float | None, default: float) -> float:
+    if value is None:
+        return default
+    if not 0 <= value < float("inf"):
+        raise UsageError(f"{name} is a number from 0 up, got {value}")
+    return float(value)

@@ -48,7 +48,8 @@ def node_info(call: Call, settings: LondisteSettings) -> None:
     info = node.info
     if call.options.json:
         value = asdict(info) | {"dead": node.dead, "local_location": node.local}
-        print_json(value | {"public_location": node.public, "provider_location": node.provider})
+        value |= {"public_location": node.public, "provider_location": node.provider}
+        print_json(value | {"reign": asdict(node.reign) if node.reign else None})
         return
     health = ["DEAD"] if node.dead else []
     health += ["PAUSED"] if info.worker_paused else []
@@ -61,6 +62,10 @@ def node_info(call: Call, settings: LondisteSettings) -> None:
     print(f"  Public  : {node.public}")
     if node.provider:
         print(f"  Provider: {node.provider}")
+    if node.reign:
+        print(f"Epoch: {node.reign.epoch}, of root {node.reign.root}")
+    else:
+        print("Epoch: none: the set was made by Londiste, or before Vedur had epochs")
     if info.combined_queue:
         print(f"Combined Queue: {info.combined_queue}  Type: {info.combined_type}")
 

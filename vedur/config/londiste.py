@@ -316,6 +316,15 @@ class LondisteSettings:
         ours=True,
     )
 
+    takeover_hook: str = declare(
+        kinds.TEXT,
+        "",
+        "command that takeover runs, with before, after or abort and the names of both nodes:\n"
+        "to pause a connection pooler and let it go on at the new root",
+        _VEDUR,
+        ours=True,
+    )
+
     config_file: str = ""
     warnings: tuple[str, ...] = ()
     spark: dict[str, str] = dataclasses.field(default_factory=dict)

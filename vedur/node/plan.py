@@ -17,6 +17,12 @@ from vedur.errors import StateError
 MOVE_CONSUMER, MOVE_PROVIDER, MOVE_RESUME = "move_consumer", "move_provider", "move_resume"
 
 
+#: Attributes of a root from the moment in which a takeover closes it: by whom, under which epoch,
+#: the transaction that closed it, when that was, and its last tick once that is written.
+TAKEOVER_TO, TAKEOVER_EPOCH = "takeover_to", "takeover_epoch"
+TAKEOVER_TXID, TAKEOVER_TIME, TAKEOVER_TICK = "takeover_txid", "takeover_time", "takeover_tick"
+
+
 @dataclass(frozen=True)
 class Member:
     """A node as it describes itself; with `failure` it does not answer, and only that is known."""
@@ -32,6 +38,8 @@ class Member:
     subscribers: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()  # tables of it that are being copied
     attrs: Mapping[str, str] = field(default_factory=dict)
+    closed: bool = False  # its queue takes no events of writers
+    merged: bool = False  # it has to do with a combined queue
     dead: bool = False  # tagged, or named by --dead
     failure: str = ""
     says: str = ""  # the name that the database at its location gives itself

@@ -30,6 +30,13 @@ from vedur.errors import StateError, UsageError
 from vedur.failpoint import reach
 from vedur.log import mask_connstr
 from vedur.node.endpoint import Endpoint
+from vedur.node.epoch import (
+    ReignKind,
+    begin_reign,
+    forget_reigns,
+    keeps_epochs,
+    replace_reigns,
+)
 from vedur.node.fresh_tick import fresh_tick
 from vedur.node.info import (
     Location,
@@ -128,6 +135,9 @@ def create_node(session: Session, node: NewNode) -> None:
             # upstream's default of 3 s is the floor of its latency; an idle queue backs off anyway
             lag = f"{session.settings.ticker_max_lag} seconds"
             db.call("pgq.set_queue_config", session.queue, "ticker_max_lag", lag)
+            if keeps_epochs(db):
+                forget_reigns(db, session.queue)
+                begin_reign(db, session.queue, ReignKind.CREATED, announce=False)
     else:
         _join(session, db, node)
     log.info("Done")
@@ -208,6 +218,7 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
                 node.combined,
             )
             forget_position(db, queue)  # that of an earlier node in this database
+            replace_reigns(db, provider, queue)
             _begin_at(db, queue, worker, start)
             if node.kind is NodeType.BRANCH:
                 _begin_queue(provider, db, queue, start, node.sync_watermark)

@@ -13,6 +13,7 @@ from vedur.catalog.tables import get_table_list, local_remove_table
 from vedur.db import Database
 from vedur.errors import DatabaseError, RefusedError, StateError
 from vedur.failpoint import reach
+from vedur.node.epoch import forget_reigns
 from vedur.node.info import get_node_info, get_subscriber_info
 from vedur.node.plan import plan_move, plan_reparent, require_droppable
 from vedur.node.position import forget_position
@@ -51,6 +52,7 @@ def drop_node(
             _end_copies(target, session.queue)
             drop(target, session.queue, name)
             forget_position(target, session.queue)
+            forget_reigns(target, session.queue)
     log.info("Node dropped: %s", name)
 
 

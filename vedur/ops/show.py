@@ -13,6 +13,7 @@ from vedur.errors import DatabaseError
 from vedur.log import mask_connstr
 from vedur.names import parse_name
 from vedur.node.endpoint import Endpoint
+from vedur.node.epoch import Reign, last_reign, read_reigns
 from vedur.node.info import Location, NodeInfo, get_subscriber_info
 from vedur.ops.fitness import left_out, unfit_keys
 from vedur.ops.session import Session
@@ -61,6 +62,7 @@ class NodeDetails:
     local: str
     public: str | None
     provider: str | None
+    reign: Reign | None = None  # None: the set has no epoch
 
 
 def node_info(session: Session) -> NodeDetails:
@@ -75,6 +77,7 @@ def node_info(session: Session) -> NodeDetails:
         provider=mask_connstr(info.provider_location)
         if info.provider_location and not info.is_root
         else None,
+        reign=last_reign(read_reigns(session.db, session.queue)),
     )
 
 

@@ -1,8 +1,9 @@
 """tag-dead and tag-alive: tell every node whether a member is gone.
 
-Nobody connects to a node that is tagged as dead: commands and the status page do not wait for it.
-The tag changes nothing else: its subscription holds back the queue of its provider until the node
-is dropped, or comes back and is tagged as alive.
+Nobody connects to a node that is tagged as dead: commands and the status page do not wait for it,
+and a worker whose provider it is applies nothing more, even if the node answers: another one may be
+made root meanwhile. The tag changes nothing else: its subscription holds back the queue of its
+provider until the node is dropped, or comes back and is tagged as alive.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from vedur.node.epoch import is_other_epoch
 from vedur.node.plan import MOVE_CONSUMER, MOVE_PROVIDER
 from vedur.node.position import is_lost
 from vedur.status.detail import HeldBy, NodeDetail, QueueHealth
@@ -192,9 +193,7 @@ def _worker(node: NodeDetail) -> Iterator[Problem]:
                 Kind.WORKER,
                 node.name,
                 f'worker "{stop.consumer}" cannot go on: {stop.error}',
-                '"vedur INI rejoin" on this node says what it would do, "rejoin --apply" does it'
-                if is_lost(stop.error)
-                else "fix the cause; the worker retries by itself. Its log says more",
+                _way_out(stop.error),
             )
     if node.status.paused:
         yield Problem(
@@ -212,6 +211,18 @@ def _worker(node: NodeDetail) -> Iterator[Problem]:
             "the worker has not seen the latest settings of its node",
             'start it ("vedur -d INI worker"), or see its log',
         )
+
+
+def _way_out(error: str) -> str:
+    """Name the command that mends what stops a worker."""
+    if is_lost(error):
+        return '"vedur INI rejoin" on this node says what it would do, "rejoin --apply" does it'
+    if is_other_epoch(error):
+        return (
+            "see docs/how-to/failover.md: change-provider to the new root for a node that is "
+            "behind, rejoin for a leaf that is ahead, resurrect for a root that was deposed"
+        )
+    return "fix the cause; the worker retries by itself. Its log says more"
 
 
 def _ticker(name: str, queue: QueueHealth) -> Iterator[Problem]:

@@ -33,6 +33,7 @@ from vedur.db import Database
 from vedur.errors import InternalError, LostPosition, StaleStage, StateError
 from vedur.failpoint import reach
 from vedur.node import WorkerState, get_worker_state
+from vedur.node.epoch import check_epoch
 from vedur.node.position import LOST, REMEDY, AppliedTick, complete_tick, keeps_ticks, lock_position
 from vedur.node.state import set_consumer_completed
 from vedur.queue.batch_size import slice_count
@@ -218,6 +219,8 @@ class BatchRun(AppliedRange[S]):
                 "another worker of this node was quicker, stop one of them"
             )
         self._require_same_node(self._state)
+        provider = self._state.provider_node
+        check_epoch(self.db, self.provider, self.queue, batch.prev_tick, provider)
         if staged is not None:
             self._require_same_tables()
         return staged
@@ -240,6 +243,13 @@ class BatchRun(AppliedRange[S]):
             raise StaleStage(
                 f"the node is a {now.node_type.value} now and no {self.node.node_type.value} any "
                 "more: the batch is staged again"
+            )
+        # A root that is called dead may still answer this node. What is read from it now would be
+        # of a history that ends with the takeover by another one.
+        if self.db.value(query("worker", "is_tagged_dead"), [self.queue, now.provider_node]):
+            raise StateError(
+                f'provider "{now.provider_node}" is tagged as dead: nothing is read from it; '
+                "change-provider chooses another node, tag-alive takes the tag away"
             )
 
     def _require_same_tables(self) -> None:

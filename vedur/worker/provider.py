@@ -9,6 +9,7 @@ from vedur.db import Database
 from vedur.failpoint import reach
 from vedur.node import WorkerState, get_worker_state
 from vedur.node.endpoint import Endpoint
+from vedur.node.epoch import check_epoch, take_reigns
 from vedur.node.position import (
     Fit,
     Place,
@@ -73,6 +74,9 @@ class Provider:
         if doubtful and keeps_ticks(target):
             applied = get_applied_tick(target, queue, worker, state.provider_node)
         if self.verified is None:
+            if take_reigns(target, self.db, queue, here):
+                log.info('node "%s" has the epoch of its provider from now on', state.node_name)
+            check_epoch(target, self.db, queue, here, state.provider_node)
             counter = get_counter(self.db, queue, here)
             if counter.behind:
                 raise counter.error(state.provider_node)

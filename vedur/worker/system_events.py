@@ -15,7 +15,8 @@ from vedur.catalog.tables import global_add_table, global_remove_table
 from vedur.change.event import Event
 from vedur.db import Database
 from vedur.db.contract import command
-from vedur.errors import RefusedError, StateError
+from vedur.errors import OtherEpoch, RefusedError, StateError
+from vedur.node.epoch import OTHER, keeps_epochs, note_reign
 from vedur.node.state import set_global_watermark, unregister_consumer
 from vedur.sql import query
 from vedur.worker.branch_queue import BranchQueue
@@ -87,12 +88,27 @@ class SystemEvents:
             dead = (event.ev_extra3 or "").lower() in _TRUE
             args = (self.queue, node, event.ev_extra2, dead)
             command(self.db, "pgq_node.register_location", *args, quiet=True)
+            self._note_reign(event)
         elif kind == "pgq.unregister-location":
             self._forget_node(event, node)
         elif kind == "pgq.global-watermark":
             self._move_watermark(_number(event))
         else:
             raise StateError(event.named(f"unknown cascade event: {kind}"))
+
+    def _note_reign(self, event: Event) -> None:
+        """Store the reign that a new root announces with its location (node/epoch.py)."""
+        if event.ev_extra4 is None or not keeps_epochs(self.db):
+            return
+        try:
+            note_reign(self.db, self.queue, event.ev_extra4)
+        except RefusedError as refused:
+            raise OtherEpoch(
+                event.named(
+                    f"{OTHER}: {refused.message}: nothing is applied; two nodes were made root: "
+                    'choose one of them, and run "rejoin" or "resurrect" on the nodes of the other'
+                )
+            ) from refused
 
     def _move_watermark(self, tick: int) -> None:
         """Move the global watermark of this node; a branch with `sync_watermark` works out its own

@@ -20,28 +20,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from vedur.catalog.quarantine import (
-    available,
-    clear_stuck_event,
-    end_skip,
-    end_table,
-    get_open_skips,
-)
-from vedur.catalog.rejoin import begin_rejoin, end_rejoin, get_rejoin_tables
-from vedur.catalog.sequences import get_seq_list, global_update_seq
-from vedur.catalog.tables import TableInfo, get_table_list, hold_table
-from vedur.db import Database
-from vedur.db.contract import command
+from vedur.catalog.rejoin import get_rejoin_tables
+from vedur.catalog.tables import TableInfo
 from vedur.errors import ConnectError, StateError, VedurError
 from vedur.failpoint import reach
+from vedur.node.epoch import Match, explain, match_reigns, read_reigns, replace_reigns
 from vedur.node.fresh_tick import fresh_tick
-from vedur.node.info import NodeInfo, NodeType, get_node_info, get_subscriber_info, has_schema
-from vedur.node.moment import LAGGING, Moment, Nodes, as_they_are, meet
+from vedur.node.info import NodeType, get_node_info, get_subscriber_info, has_schema
+from vedur.node.moment import as_they_are
 from vedur.node.position import (
     AppliedTick,
     complete_tick,
@@ -52,21 +41,26 @@ from vedur.node.position import (
 )
 from vedur.node.setup import register_location, register_subscriber
 from vedur.node.state import set_consumer_completed
-from vedur.ops.compare_tables import handler_refusal, make_nodes, pair_at_one_moment, plan_pair
+from vedur.ops.compare_tables import make_nodes, pair_at_one_moment, plan_pair
 from vedur.ops.rejoin.plan import Plan, Way, make_plan, read_found
+from vedur.ops.rejoin.tables import (
+    RejoiningNode,
+    forgotten_tables,
+    repair_all,
+    sort_out,
+    sync_published,
+    take_in_hand,
+    use_spark,
+)
 from vedur.ops.repair import Repairer, RepairOptions, TableRepair
 from vedur.ops.session import Session
-from vedur.ops.sync_lists import sync_sequences, sync_tables
-from vedur.pipeline.spark.command_session import end_spark, start_spark
+from vedur.ops.sync_lists import sync_tables
 from vedur.sql import query
 
 if TYPE_CHECKING:
-    from vedur.pipeline.compare import Pair
     from vedur.pipeline.spark.session import SparkSession
 
 log = logging.getLogger(__name__)
-
-_KEPT = "a rejoin made the table equal to the provider's"
 
 
 @dataclass(frozen=True)
@@ -98,34 +92,12 @@ class Rejoined:
         return asdict(self)
 
 
-@dataclass
-class _Node:
-    """The node and its provider."""
-
-    session: Session
-    info: NodeInfo
-    provider: Database
-    above: NodeInfo
-    nodes: Nodes
-
-    @property
-    def db(self) -> Database:
-        return self.session.db
-
-    @property
-    def queue(self) -> str:
-        return self.session.queue
-
-    @property
-    def worker(self) -> str:
-        return self.info.worker_name or ""
-
-
 def rejoin(session: Session, options: RejoinOptions, spark: SparkSession | None = None) -> Rejoined:
     """Plan, or with `apply` do, what brings the local node back."""
     node = _open(session, options)
     if not session.db.value(query("rejoin", "lock"), [session.queue]):
         raise StateError("another rejoin of this node is running: wait for it to end")
+    _require_reign(node)
     counter = get_counter(node.provider, node.queue, int(node.info.worker_last_tick or 0))
     if counter.behind:
         raise counter.error(node.above.node_name)
@@ -149,7 +121,7 @@ def rejoin(session: Session, options: RejoinOptions, spark: SparkSession | None 
         tick, copied, forgotten = _begin_anew(node, options)
     if plan.way is not Way.NOTHING:
         _move_consumer(node, tick)
-    done, left = _repair_all(node, options, spark)
+    done, left = repair_all(node, options, spark)
     result = Rejoined(plan.way, plan.why, True, tick, tuple(done), copied, forgotten, left)
     _conclude(node, result)
     return result
@@ -158,7 +130,7 @@ def rejoin(session: Session, options: RejoinOptions, spark: SparkSession | None 
 # -- looking --------------------------------------------------------------------------------------
 
 
-def _open(session: Session, options: RejoinOptions) -> _Node:
+def _open(session: Session, options: RejoinOptions) -> RejoiningNode:
     info = session.require_node()
     if info.node_type is not NodeType.LEAF:
         raise StateError(f'node "{info.node_name}" is a {info.node_type}: only a leaf can rejoin')
@@ -178,10 +150,18 @@ def _open(session: Session, options: RejoinOptions) -> _Node:
     if above.node_type is NodeType.LEAF:
         raise StateError(f'provider "{above.node_name}" is a leaf: nobody can read from it')
     nodes = make_nodes(session, info, force=True, max_wait=options.max_wait)
-    return _Node(session, info, provider, above, nodes)
+    return RejoiningNode(session, info, provider, above, nodes)
 
 
-def _tell(node: _Node, plan: Plan, unfinished: frozenset[str]) -> Iterator[str]:
+def _require_reign(node: RejoiningNode) -> None:
+    """Refuse a provider that was deposed: the node would follow it out of the set."""
+    mine, theirs = (read_reigns(db, node.queue) for db in (node.db, node.provider))
+    position = int(node.info.worker_last_tick or 0)
+    if match_reigns(mine, theirs, position) is Match.BEHIND:
+        raise explain(Match.BEHIND, mine, theirs, position, node.above.node_name)
+
+
+def _tell(node: RejoiningNode, plan: Plan, unfinished: frozenset[str]) -> Iterator[str]:
     if plan.way is Way.NOTHING and not unfinished:
         yield f"Nothing to do: {plan.why}"
     elif plan.way is Way.NOTHING:
@@ -193,7 +173,7 @@ def _tell(node: _Node, plan: Plan, unfinished: frozenset[str]) -> Iterator[str]:
 
 
 def _preview(
-    node: _Node, plan: Plan, options: RejoinOptions, spark: SparkSession | None
+    node: RejoiningNode, plan: Plan, options: RejoinOptions, spark: SparkSession | None
 ) -> Rejoined:
     """Say what would be done, with numbers of rows as they are now."""
     tick = int(node.info.worker_last_tick or 0)
@@ -202,13 +182,13 @@ def _preview(
     forgotten: list[str] = []
     left: dict[str, str] = {}
     if plan.way is not Way.MOVE:
-        repair, copied = _sort_out(node, options)
+        repair, copied = sort_out(node, options)
         if plan.way is Way.NOTHING:  # only what is left of a rejoin that was begun
             begun = get_rejoin_tables(node.db, node.queue)
             repair, copied = [t for t in repair if t.table_name in begun], []
         else:
-            forgotten = _forgotten(node)
-        with _spark(node, spark, bool(repair)) as engine:
+            forgotten = forgotten_tables(node)
+        with use_spark(node, spark, bool(repair)) as engine:
             for table in repair:
                 try:
                     done.append(_preview_table(node, table, options, engine))
@@ -237,53 +217,8 @@ def _preview(
     )
 
 
-def _forgotten(node: _Node) -> list[str]:
-    there = get_table_list(node.provider, node.queue).names
-    here = get_table_list(node.db, node.queue).local
-    return [name for name in here.names if name not in there]
-
-
-def _sort_out(node: _Node, options: RejoinOptions) -> tuple[list[TableInfo], list[str]]:
-    """Tables to repair, and names of those that must be copied: they have no key, their copy was
-    not done, or their handler keeps them from being compared."""
-    there = get_table_list(node.provider, node.queue).by_name
-    kept = get_rejoin_tables(node.db, node.queue)
-    repair: list[TableInfo] = []
-    copied: list[str] = []
-    for table in get_table_list(node.db, node.queue).local:
-        if table.table_name not in there:
-            continue
-        whole = table.ready or table.table_name in kept
-        if not whole or options.copy or handler_refusal(table) or not _keyed(node, table):
-            copied.append(table.table_name)
-        else:
-            repair.append(table)
-    return repair, copied
-
-
-def _keyed(node: _Node, table: TableInfo) -> bool:
-    try:
-        return plan_pair(node.session, node.nodes, table).keyed
-    except ConnectError:
-        raise
-    except VedurError:
-        return True  # the repair says what is wrong with it
-
-
-@contextmanager
-def _spark(node: _Node, spark: SparkSession | None, needed: bool) -> Iterator[Any]:
-    if spark is not None or not needed:
-        yield spark
-        return
-    own = start_spark(node.session.settings)
-    try:
-        yield own
-    finally:
-        end_spark(own)
-
-
 def _preview_table(
-    node: _Node, table: TableInfo, options: RejoinOptions, spark: SparkSession
+    node: RejoiningNode, table: TableInfo, options: RejoinOptions, spark: SparkSession
 ) -> TableRepair:
     from vedur.pipeline.repair import RepairTable, open_stage
 
@@ -304,7 +239,7 @@ def _preview_table(
 # -- positions ------------------------------------------------------------------------------------
 
 
-def _stay(node: _Node, tick: int) -> None:
+def _stay(node: RejoiningNode, tick: int) -> None:
     """This node's position is right; only what it complains about is past."""
     with node.db.transaction():
         lock_position(node.db, node.queue, node.worker)
@@ -315,22 +250,20 @@ def _stay(node: _Node, tick: int) -> None:
 
 
 def _begin_anew(
-    node: _Node, options: RejoinOptions
+    node: RejoiningNode, options: RejoinOptions
 ) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
     """Put this node at a new tick of its provider; the tick, tables to copy, tables that left."""
     db, queue = node.db, node.queue
-    forgotten = _forgotten(node)
+    forgotten = forgotten_tables(node)
     tick: AppliedTick = fresh_tick(node.provider, queue, node.above, node.session.clock)
     with db.transaction():
         lock_position(db, queue, node.worker)
         sync_tables(node.session, db, node.provider)
-        _sync_sequences(node)
-        repair, copied = _sort_out(node, options)
-        for name in get_table_list(db, queue).local.names:
-            command(db, "londiste.local_set_table_state", queue, name, None, None, quiet=True)
+        sync_published(node.session, node.provider)
+        repair, copied = sort_out(node, options)
         names = [table.table_name for table in repair]
-        begin_rejoin(db, queue, names)
-        _end_history(node, [*names, *copied])
+        take_in_hand(db, queue, node.worker, names, copied)
+        replace_reigns(db, node.provider, queue)
         complete_tick(db, queue, node.worker, tick)
     reach("rejoin.placed")
     for name in forgotten:
@@ -341,36 +274,7 @@ def _begin_anew(
     return tick.id, tuple(copied), tuple(forgotten)
 
 
-def _sync_sequences(node: _Node) -> None:
-    """What the provider has published, also where that is less than before; the sequences
-    themselves only go forward, so that no number is given out twice."""
-    there = sync_sequences(node.session, node.db, node.provider)
-    for seq in get_seq_list(node.db, node.queue):
-        published = there.get(seq.seq_name)
-        if published is not None and published.last_value != seq.last_value:
-            global_update_seq(node.db, node.queue, seq.seq_name, published.last_value)
-
-
-def _end_history(node: _Node, tables: list[str]) -> None:
-    """Events that wait, skips that were asked for and errors belong to a history that is past."""
-    db, queue = node.db, node.queue
-    if not available(db):
-        return
-    for name in tables:
-        count = end_table(db, queue, name, "obsolete", _KEPT)
-        if count:
-            log.warning(
-                "%s: %d event(s) left the quarantine, because the table is made equal to the "
-                "provider's; vedur.quarantine_log keeps them",
-                name,
-                count,
-            )
-    for request in get_open_skips(db, queue, node.worker):
-        end_skip(db, request, "the node was rejoined at another tick")
-    clear_stuck_event(db, queue, node.worker)
-
-
-def _move_consumer(node: _Node, tick: int) -> None:
+def _move_consumer(node: RejoiningNode, tick: int) -> None:
     """The provider's share: the consumer, what keeps events for this node, and the node itself if
     the provider does not know it."""
     queue, name, provider = node.queue, node.info.node_name, node.provider
@@ -388,105 +292,7 @@ def _move_consumer(node: _Node, tick: int) -> None:
     wake_worker(provider, queue)
 
 
-# -- rows -----------------------------------------------------------------------------------------
-
-
-def _repair_all(
-    node: _Node, options: RejoinOptions, spark: SparkSession | None
-) -> tuple[list[TableRepair], dict[str, str]]:
-    """Repair what is in hand; returns what was done and what is left, with the reason."""
-    kept = get_rejoin_tables(node.db, node.queue)
-    tables = [t for t in get_table_list(node.db, node.queue) if t.table_name in kept]
-    done: list[TableRepair] = []
-    left: dict[str, str] = {}
-    with _spark(node, spark, bool(tables)) as engine:
-        for table in tables:
-            if options.copy:
-                _give_to_worker(node, table)
-                continue
-            try:
-                done.append(_repair_one(node, table, options, engine))
-            except ConnectError:
-                raise
-            except VedurError as error:
-                if error.message == LAGGING:
-                    raise StateError(
-                        "the worker does not come to the tick where it is waited for: start it "
-                        '("vedur -d INI worker") or read its log, then run rejoin --apply again; '
-                        f"{len(tables) - len(done)} table(s) are left"
-                    ) from error
-                left[table.table_name] = error.message
-    return done, left
-
-
-def _give_to_worker(node: _Node, table: TableInfo) -> None:
-    end_rejoin(node.db, node.queue, table.table_name)
-    log.info("%s: is copied anew by the worker", table.table_name)
-
-
-def _repair_one(
-    node: _Node, table: TableInfo, options: RejoinOptions, spark: SparkSession
-) -> TableRepair:
-    pair = plan_pair(node.session, node.nodes, table)
-    with node.nodes.target.open("repair") as db:
-        if not db.value(query("compare", "repair_lock"), [pair.dest]):
-            raise StateError(f'another repair of "{pair.dest}" is running: wait for it to end')
-        chosen = RepairOptions(apply=True, limit=options.limit, max_wait=options.max_wait)
-        work = _RejoinTable(node.session, spark, node.nodes, table, pair, db, chosen)
-        done = work.run()
-    reach("rejoin.repaired")
-    log.info(
-        "%s: in sync at tick %d: %d inserted, %d updated, %d removed",
-        pair.dest,
-        done.tick,
-        done.inserts,
-        done.updates,
-        done.deletes,
-    )
-    return done
-
-
-@dataclass
-class _RejoinTable(Repairer):
-    """Compares and repairs at one tick: until it is equal no worker brings the table forward, so
-    a second look would miss what has changed since the first."""
-
-    _done: TableRepair | None = None
-
-    def run(self) -> TableRepair:
-        return pair_at_one_moment(self.nodes, self.pair, self._at, partial(meet, keep_hold=True))
-
-    def _at(self, pair: Pair, moment: Moment) -> TableRepair:
-        from vedur.pipeline.repair import RepairTable, open_stage
-
-        if self._done is not None:
-            return self._done  # it was committed before it had to make way
-        table = RepairTable.read(self.db, pair)
-        with open_stage(self.db, pair, table.target_columns) as stage:
-            sums, found = self.look(pair, stage)
-            done = self.write(pair, moment, table, stage)
-        self._done = self.repaired(moment, sums, found, done)
-        return self._done
-
-    def require(self) -> None:
-        queue, name = self.nodes.queue, self.info.table_name
-        if name not in get_rejoin_tables(self.db, queue) or not hold_table(
-            self.db, queue, self.info
-        ):
-            raise StateError(
-                f'table "{name}" was changed by another command meanwhile: nothing is written, '
-                "run rejoin again"
-            )
-
-    def conclude(self, moment: Moment) -> None:
-        queue, name = self.nodes.queue, self.info.table_name
-        moment.check()  # nobody has rewritten the table between the comparison and this
-        command(self.db, "londiste.local_set_table_state", queue, name, None, "ok", quiet=True)
-        end_rejoin(self.db, queue, name)
-        reach("rejoin.applied")
-
-
-def _conclude(node: _Node, result: Rejoined) -> None:
+def _conclude(node: RejoiningNode, result: Rejoined) -> None:
     removed = sum(item.deletes for item in result.tables)
     if removed:
         log.warning(

@@ -91,3 +91,7 @@ select pg_catalog.to_regprocedure(
 -- Remember a finished batch. Nothing is lost if a crash forgets it, so its commit waits for no disk.
 set local synchronous_commit = off;
 select vedur.log_batch(%s, %s, %s, %s, %s, %s, %s, %s, %s)
+
+-- name: is_tagged_dead
+-- Has this node been told that another one is gone?
+select dead from pgq_node.node_location where queue_name = %s and node_name = %s

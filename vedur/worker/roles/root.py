@@ -1,4 +1,8 @@
-"""A root: publishes the global watermark, sends sequences, looks at tables."""
+"""A root: publishes the global watermark, sends sequences, looks at tables.
+
+And it asks, when it begins and every minute, whether it is still the root: a node that was away may
+have been replaced meanwhile (node/epoch.py). Then its queue is closed, and nothing else is done.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,19 @@ from vedur.catalog.sequences import root_check_seqs
 from vedur.db import Database
 from vedur.failpoint import reach
 from vedur.node import WorkerState
+from vedur.node.epoch import read_deposed
 from vedur.node.state import set_consumer_error, set_global_watermark
+from vedur.sql import query
 from vedur.worker.context import WorkerContext
+from vedur.worker.roles.reign import deposed_error, require_reign
 from vedur.worker.roles.role import Role
 from vedur.worker.stats import Stats
 from vedur.worker.watch import look_for_changes
 
 log = logging.getLogger(__name__)
+
+#: Seconds between two looks at the other nodes: is this one still the root?
+_LOOK_PERIOD = 60.0
 
 
 class RootRole(Role):
@@ -26,12 +36,19 @@ class RootRole(Role):
     def __init__(self, worker: WorkerContext) -> None:
         super().__init__(worker)
         self._next_watermark = 0.0
+        self._next_look = 0.0
         self._stats = Stats()
 
     def do_round(self, target: Database, state: WorkerState) -> bool:
         """Publish what is due; there is never more to do at once."""
         worker, settings = self.worker, self.worker.settings
         now = worker.clock.monotonic()
+        if now >= self._next_look:
+            require_reign(target, state, settings)
+            self._next_look = now + _LOOK_PERIOD
+        if self._is_closed(target):
+            worker.say_alive()
+            return False
         if now >= self._next_watermark:
             set_global_watermark(target, worker.queue, None)
             reach("root.watermark")
@@ -44,3 +61,16 @@ class RootRole(Role):
         worker.say_alive()
         self._stats.standby(log, worker.clock.monotonic(), settings.keepalive_stats)
         return False
+
+    def _is_closed(self, target: Database) -> bool:
+        """Read whether a takeover has closed the queue: then nothing can be published; raises on a
+        root that was deposed."""
+        queue = self.worker.queue
+        by = read_deposed(target, queue)
+        if by is not None:
+            raise deposed_error(by)
+        return bool(target.value(query("takeover", "is_closed"), [queue]))
+
+    def disconnect(self) -> None:
+        """Ask again who is root before the next round."""
+        self._next_look = 0.0

@@ -31,6 +31,7 @@ as $$
 declare
     _queue record;
     _id bigint;
+    _root text;
 begin
     -- As pgq.quote_fqname does it; the call would cost a sixth of the whole.
     select q.queue_id, q.queue_name,
@@ -48,6 +49,12 @@ begin
         raise exception 'No such queue';
     end if;
     if _queue.queue_disable_insert and current_setting('session_replication_role') <> 'replica' then
+        if pg_catalog.to_regprocedure('vedur.where_to_write(text)') is not null then
+            execute 'select vedur.where_to_write($1)' into _root using _queue.queue_name;
+        end if;
+        if _root is not null then
+            raise exception 'Insert into queue disallowed' using hint = _root;
+        end if;
         raise exception 'Insert into queue disallowed';
     end if;
     -- The limit is for producers: retries come back in maintenance, many in one transaction.

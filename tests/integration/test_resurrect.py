@@ -1,0 +1,245 @@
+"""resurrect: a root that was replaced comes back; nothing that only it had is forgotten."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from tests.fixtures.wait import until
+from tests.integration.test_dead_subsets import allow
+from tests.labs.chain import Chain, Node, make_chain
+from tests.labs.in_process import without_spark
+from tests.labs.moving_root import PATIENCE, Life, alive, move, provider, roots
+from tests.labs.pair import QUEUE
+from vedur.catalog.lost_events import get_lost_events
+from vedur.cli.grammar import Call
+from vedur.cli.resurrect import lost_events
+from vedur.errors import StateError, UsageError
+from vedur.failpoint import POINTS, set_hook
+from vedur.ops.compare import CompareOptions, compare
+from vedur.ops.resurrect.run import Resurrected, ResurrectOptions, resurrect
+
+__all__ = ["make_chain", "without_spark"]
+
+MakeChain = Callable[..., Chain]
+
+
+class Killed(BaseException):
+    """The command ends here."""
+
+
+@contextmanager
+def killed_at(point: str) -> Iterator[None]:
+    def hook(name: str) -> None:
+        if name == point:
+            raise Killed(point)
+
+    set_hook(hook)
+    try:
+        with pytest.raises(Killed, match=point):
+            yield
+    finally:
+        set_hook(None)
+
+
+def make_set(make_chain: MakeChain, **more: object) -> Chain:
+    """n1 root, n2 branch, n3 leaf; row 1 is everywhere, what comes later on n1 only."""
+    chain = make_chain(3, **more)
+    chain.table("public.t", "create table t (id int primary key, v text)")
+    chain.table("public.u", "create table u (id int primary key, v text)")
+    chain.root.execute("insert into t values (1, 'all'); insert into u values (1, 'all')")
+    chain.catch_up()
+    chain.root.execute("insert into t values (2, 'lost: it''s')")
+    chain.tick()
+    chain.root.execute("update t set v = 'lost' where id = 1")
+    return chain
+
+
+@contextmanager
+def replaced(chain: Chain) -> Iterator[Life]:
+    """n2 is root; n1 is there again, with a worker that runs, and has not been told."""
+    old = chain["n1"]
+    chain.nodes.remove(old)
+    allow(old, False)
+    with alive(chain) as life:
+        move(chain, "n1", "n2", dead_root=True, timeout=PATIENCE)
+        chain["n2"].db.execute("insert into t values (3, 'new'); delete from u where id = 1")
+        allow(old, True)
+        chain.nodes.append(old)
+        life.start(old)
+        yield life
+
+
+def run(node: Node, **options: object) -> Resurrected:
+    with node.session() as session:
+        return resurrect(session, ResurrectOptions(**options), node.spark)  # type: ignore[arg-type]
+
+
+def rows(node: Node, table: str = "t") -> list[tuple[int, str]]:
+    return [tuple(row) for row in node.db.query(f"select id, v from {table} order by 1")]
+
+
+def kept(node: Node) -> list[tuple[str | None, str | None]]:
+    return [(e.ev_type, e.ev_data) for e in get_lost_events(node.db, QUEUE)]
+
+
+LOST = [("I:id", "id=2&v=lost%3a+it%27s"), ("U:id", "id=1&v=lost")]
+
+
+@pytest.mark.usefixtures("without_spark")
+@pytest.mark.timeout(600)
+def test_it_goes_on_after_a_kill_at_each_step_and_keeps_everything_once(
+    make_chain: MakeChain,
+) -> None:
+    chain = make_set(make_chain)
+    with replaced(chain) as life:
+        old = chain["n1"]
+        seen = run(old, dry_run=True)
+        assert (seen.root, seen.lost, seen.done) == ("n2", {"public.t": 2}, False)
+        assert kept(old) == []
+        points = [f"resurrect.{what}" for what in POINTS["resurrect"]]
+        for point in points[:-1]:
+            with killed_at(point):
+                run(old, keep_rows=True)
+            turned = point in ("resurrect.turned", "resurrect.subscribed")
+            assert (provider(chain, "n1") == "n2") is turned, point
+            assert kept(old) == (LOST if turned else []), point
+        with killed_at("resurrect.finished"):
+            chain["n2"].db.execute(
+                "select pgq.register_consumer(%s, 'n1.gravestone')", [QUEUE]
+            )  # as if the kill before had come earlier
+            run(old, keep_rows=True)
+        assert run(old, keep_rows=True).tick is None
+        assert kept(old) == LOST
+        assert until(lambda: (3, "new") in rows(old), PATIENCE), life.errors
+        assert roots(chain) == ["n2"]
+        # rows of lost events stay with --keep-rows, and nothing else differs
+        assert rows(old) == [(1, "lost"), (2, "lost: it's"), (3, "new")]
+        assert rows(old, "u") == []
+        with pytest.raises(psycopg.errors.RaiseException), psycopg.connect(old.settings.db) as db:
+            db.execute("insert into t values (99, 'nobody would get it')")
+        grave = (
+            "select count(*) from pgq.get_consumer_info(%s) where consumer_name like '%%grave%%'"
+        )
+        assert chain["n2"].db.value(grave, [QUEUE]) == 0
+        assert not old.db.value("select exists (select from vedur.deposed)")
+        assert until(lambda: old.position == chain["n3"].position, PATIENCE)
+        assert chain.require_queue(old, chain["n2"], since=old.position - 1) >= 0
+
+
+@pytest.mark.usefixtures("without_spark")
+@pytest.mark.timeout(600)
+def test_a_writer_with_an_old_snapshot_is_waited_for_and_its_event_kept(
+    make_chain: MakeChain,
+) -> None:
+    chain = make_set(make_chain)
+    old = chain["n1"]
+    with replaced(chain):
+        # the root's worker has closed the queue when it saw the other one; open it to let a writer
+        # in who has not noticed
+        assert until(
+            lambda: bool(old.db.value("select exists (select from vedur.deposed)")), PATIENCE
+        )
+        old.db.execute("update pgq.queue set queue_disable_insert = false")
+        with psycopg.connect(old.settings.db) as writer:
+            writer.execute("begin isolation level repeatable read")
+            writer.execute("select count(*) from t")
+            with pytest.raises(StateError, match=f"pid {writer.info.backend_pid}"):
+                run(old, keep_rows=True, timeout=0.5)
+            assert kept(old) == []
+            done: list[Resurrected] = []
+            thread = threading.Thread(target=lambda: done.append(run(old, keep_rows=True)))
+            thread.start()
+            writer.execute("insert into t values (50, 'late')")
+            writer.commit()
+            thread.join(PATIENCE)
+        assert done and done[0].tick is not None
+        assert [data for _, data in kept(old)][-1] == "id=50&v=late"
+
+
+@pytest.mark.usefixtures("without_spark")
+@pytest.mark.timeout(600)
+def test_what_is_refused(make_chain: MakeChain) -> None:
+    chain = make_set(make_chain)
+    with pytest.raises(StateError, match='no node has taken over from "n1"'):
+        run(chain["n1"])
+    with pytest.raises(StateError, match='"n3" is a leaf: "rejoin"'):
+        run(chain["n3"])
+    assert run(chain["n2"]).done, "a branch that is where it should be has nothing to do"
+    with replaced(chain):
+        old, tick = chain["n1"], "delete from pgq.tick where tick_id <= %s"
+        first = chain["n2"].db.value("select max(first_tick) from vedur.reign")
+        with chain["n2"].db.transaction():
+            before = chain["n2"].db.query("select * from pgq.tick where tick_id <= %s", [first])
+            chain["n2"].db.execute(tick, [first])
+        assert before
+        with pytest.raises(StateError, match=f'"n2" no longer has tick {first}'):
+            run(old)
+        assert kept(old) == []
+        assert provider(chain, "n1") == "n1"
+
+
+def listed(node: Node, capsys: pytest.CaptureFixture[str], **options: object) -> tuple[int, str]:
+    given = {"format": None, "forget": False, "yes": False, **options}
+    code = lost_events(Call(options=type("Options", (), given)), node.settings)  # type: ignore[call-arg]
+    return code, capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("without_spark")
+@pytest.mark.timeout(600)
+def test_lost_events_are_listed_exported_and_forgotten(
+    make_chain: MakeChain, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chain = make_set(make_chain)
+    with replaced(chain):
+        old = chain["n1"]
+        assert listed(old, capsys) == (0, "")
+        run(old, keep_rows=True)
+        capsys.readouterr()
+        code, text = listed(old, capsys)
+        assert code == 1
+        assert "insert into" in text.splitlines()[0]
+        _, text = listed(old, capsys, format="json")
+        found = [json.loads(line) for line in text.splitlines()]
+        assert [(e["ev_type"], e["ev_data"]) for e in found] == LOST
+        assert [e["tick_id"] is None for e in found] == [False, True]
+        _, text = listed(old, capsys, format="sql")
+        with psycopg.connect(chain["n2"].settings.db) as new:
+            new.execute(text)  # type: ignore[arg-type]
+        assert rows(chain["n2"])[:2] == [(1, "lost"), (2, "lost: it's")]
+        with pytest.raises(UsageError, match="say --yes"):
+            listed(old, capsys, forget=True)
+        with pytest.raises(UsageError, match="text, json, sql"):
+            listed(old, capsys, format="xml")
+        listed(old, capsys, forget=True, yes=True)
+        assert kept(old) == []
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_tables_are_made_equal_without_a_copy(make_chain: MakeChain, spark: object) -> None:
+    chain = make_set(make_chain, spark=spark)
+    with replaced(chain):
+        old = chain["n1"]
+        with killed_at("rejoin.repaired"):
+            run(old)
+        assert None in chain.states("n1").values(), "one table is left"
+        done = run(old)
+        assert len(done.tables) == 1
+        assert set(chain.states("n1").values()) == {"ok"}
+        assert kept(old) == LOST
+        chain["n2"].db.execute("insert into t values (4, 'after')")
+        assert until(lambda: (4, "after") in rows(old), PATIENCE)
+        for table in ("t", "u"):
+            assert rows(old, table) == rows(chain["n2"], table)
+        with old.session() as session:
+            assert compare(session, CompareOptions(), spark).bad == 0  # type: ignore[arg-type]
+        removed = "select old_row ->> 'v' from vedur.repair_log where action = 'delete'"
+        assert [row[0] for row in old.db.query(removed)] == ["lost: it's"] or len(
+            old.db.query(removed)
+        ) == 2

@@ -1,0 +1,310 @@
+"""The root moves: nothing is lost, writers are told where to go, and it can be killed anywhere."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from tests.fixtures.wait import until
+from tests.labs.chain import Chain
+from tests.labs.moving_root import (
+    PATIENCE,
+    Bank,
+    alive,
+    make_bank,
+    move,
+    provider,
+    reign,
+    require_equal,
+    roots,
+    settle,
+)
+from tests.labs.pair import QUEUE
+from vedur.errors import StateError
+from vedur.failpoint import set_hook
+from vedur.node.info import NodeType
+from vedur.ops.takeover.options import TakeoverOptions
+from vedur.ops.takeover.run import check_switchover
+
+MakeChain = Callable[..., Chain]
+
+pytestmark = [pytest.mark.usefixtures("without_spark"), pytest.mark.timeout(600)]
+
+BEFORE = ("checked", "caught_up", "closed", "drained", "ticked", "followed")
+AFTER = ("promoted", "turned")
+
+
+class Killed(BaseException):
+    """The command ends here, as by kill -9: nobody cleans up."""
+
+
+@pytest.fixture
+def kill_at() -> Iterator[Callable[[str], None]]:
+    """kill_at(point): whoever reaches it next ends there."""
+
+    def arm(point: str) -> None:
+        def hook(name: str) -> None:
+            if name == point:
+                set_hook(None)
+                raise Killed(name)
+
+        set_hook(hook)
+
+    yield arm
+    set_hook(None)
+
+
+@pytest.fixture
+def no_cleaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that is killed undoes nothing."""
+    from vedur.ops.takeover import run
+
+    undo = run._Live._undo
+
+    def killed(self: run._Live, error: BaseException) -> None:
+        if not isinstance(error, Killed):
+            undo(self, error)
+
+    monkeypatch.setattr(run._Live, "_undo", killed)
+
+
+def test_there_and_back(make_chain: MakeChain) -> None:
+    chain = make_bank(make_chain, 3)
+    first = reign(chain, "n1").epoch
+    with alive(chain) as life:
+        move(chain, "n1", "n2")
+        assert roots(chain) == ["n2"]
+        assert (provider(chain, "n1"), provider(chain, "n3")) == ("n2", "n2")
+        chain["n2"].db.execute("update acct set n = n + (-1) ^ id")
+        settle(chain)
+        require_equal(chain)
+        epochs = {reign(chain, name).epoch for name in ("n1", "n2", "n3")}
+        assert len(epochs) == 1 and first not in epochs
+        move(chain, "n2", "n1")
+        assert roots(chain) == ["n1"]
+        chain["n1"].db.execute("update acct set n = n - (-1) ^ id")
+        settle(chain)
+        require_equal(chain)
+        assert [reign(chain, n).serial for n in ("n1", "n2", "n3")] == [3, 3, 3]
+    assert life.errors == []
+
+
+def test_a_writer_is_told_where_to_go(make_chain: MakeChain) -> None:
+    chain = make_bank(make_chain, 3)
+    with alive(chain):
+        move(chain, "n1", "n2")
+        settle(chain)
+        with (
+            psycopg.connect(chain["n1"].settings.db, autocommit=True) as db,
+            pytest.raises(psycopg.Error, match="Insert into queue disallowed") as refused,
+        ):
+            db.execute("update acct set n = 0 where id = 1")
+        hint = refused.value.diag.message_hint or ""
+        assert 'is node "n2": connect to' in hint
+        assert "password" not in hint
+
+
+def test_under_load_several_times(make_chain: MakeChain) -> None:
+    chain = make_bank(make_chain, 3)
+    with alive(chain) as life:
+        bank = Bank(chain, "n1")
+        try:
+            for old, new in (("n1", "n2"), ("n2", "n1"), ("n1", "n2")):
+                before = dict(bank.done)
+                assert until(lambda b=before: all(bank.done[k] > b[k] for k in b), PATIENCE)
+                move(chain, old, new)
+                assert roots(chain) == [new]
+            before = dict(bank.done)
+            assert until(lambda: all(bank.done[k] > before[k] for k in before), PATIENCE)
+        finally:
+            bank.end()
+        assert bank.unexpected == []
+        assert bank.told > 0
+        settle(chain)
+        require_equal(chain)
+        for name in ("n1", "n2", "n3"):
+            bank.require_kept(name)
+    assert life.errors == []
+
+
+@pytest.mark.parametrize("point", [*BEFORE, *AFTER])
+def test_killed_anywhere_the_same_command_goes_on(
+    make_chain: MakeChain, kill_at: Callable[[str], None], no_cleaning: None, point: str
+) -> None:
+    chain = make_bank(make_chain, 3)
+    with alive(chain):
+        kill_at(f"takeover.{point}")
+        with pytest.raises(Killed):
+            move(chain, "n1", "n2")
+        assert len(roots(chain)) <= 1
+        move(chain, "n1", "n2")
+        assert roots(chain) == ["n2"]
+        assert provider(chain, "n1") == "n2"
+        chain["n2"].db.execute("update acct set n = n + (-1) ^ id")
+        settle(chain)
+        require_equal(chain)
+
+
+@pytest.mark.parametrize("point", ["closed", "drained", "ticked", "followed"])
+def test_killed_before_the_promotion_it_can_be_undone(
+    make_chain: MakeChain, kill_at: Callable[[str], None], no_cleaning: None, point: str
+) -> None:
+    chain = make_bank(make_chain, 3)
+    with alive(chain):
+        kill_at(f"takeover.{point}")
+        with pytest.raises(Killed):
+            move(chain, "n1", "n2")
+        assert roots(chain) == []
+        move(chain, "n1", "n2", abort=True)
+        assert roots(chain) == ["n1"]
+        chain["n1"].db.execute("update acct set n = n + (-1) ^ id")
+        settle(chain)
+        require_equal(chain)
+        move(chain, "n1", "n2")
+        assert roots(chain) == ["n2"]
+
+
+def test_after_the_promotion_it_is_not_undone(
+    make_chain: MakeChain, kill_at: Callable[[str], None], no_cleaning: None
+) -> None:
+    chain = make_bank(make_chain, 3)
+    with alive(chain):
+        kill_at("takeover.promoted")
+        with pytest.raises(Killed):
+            move(chain, "n1", "n2")
+        with pytest.raises(StateError, match="is the root already"):
+            move(chain, "n1", "n2", abort=True)
+        assert roots(chain) == ["n2"]
+
+
+def test_a_command_that_hangs_cannot_promote_after_an_abort(
+    make_chain: MakeChain, kill_at: Callable[[str], None], no_cleaning: None
+) -> None:
+    chain = make_bank(make_chain, 3)
+    with alive(chain):
+        kill_at("takeover.followed")
+        with pytest.raises(Killed):
+            move(chain, "n1", "n2")
+        text = "select node_attrs from pgq_node.node_info"
+        attrs = dict(p.split("=") for p in chain["n1"].db.value(text).split("&"))
+        move(chain, "n1", "n2", abort=True)
+        asked = [QUEUE, attrs["takeover_epoch"], int(attrs["takeover_tick"])]
+        row = chain["n2"].db.one("select * from vedur.promote(%s, %s, 'takeover', %s)", asked)
+        assert (row.ret_code, row.ret_note) == (409, "the takeover was undone (--abort)")
+        assert roots(chain) == ["n1"]
+
+
+def test_an_old_snapshot_is_waited_for_and_named(make_chain: MakeChain) -> None:
+    """A writer in repeatable read that began before still sees the queue open."""
+    chain = make_bank(make_chain, 3)
+    with alive(chain), psycopg.connect(chain["n1"].settings.db, autocommit=True) as db:
+        db.execute("set application_name = 'old one'")
+        db.execute("begin isolation level repeatable read")
+        db.execute("select count(*) from acct")
+        with pytest.raises(StateError, match=f'pid {db.info.backend_pid}.*"old one"'):
+            move(chain, "n1", "n2", timeout=1.0)
+        assert roots(chain) == ["n1"]  # it is open again
+        closed = threading.Event()
+        set_hook(lambda name: closed.set() if name == "takeover.closed" else None)
+        try:
+            thread = threading.Thread(target=move, args=(chain, "n1", "n2"))
+            thread.start()
+            assert closed.wait(PATIENCE)
+            db.execute("update acct set n = n + (-1) ^ id")
+            db.execute("commit")
+            thread.join(PATIENCE)
+        finally:
+            set_hook(None)
+        assert roots(chain) == ["n2"]
+        settle(chain)
+        require_equal(chain)
+        assert chain["n2"].db.value("select count(*) from acct where n <> 100") > 0
+
+
+def test_a_dry_run_and_a_check_change_nothing(make_chain: MakeChain) -> None:
+    chain = make_bank(make_chain, 3)
+    with alive(chain):
+        move(chain, "n1", "n2", dry_run=True)
+        assert roots(chain) == ["n1"]
+        with chain["n2"].session() as session:
+            assert check_switchover(session, TakeoverOptions()) == ("n1", "n2", [])
+        with chain["n3"].session() as session:
+            reasons = check_switchover(session, TakeoverOptions())[2]
+        assert reasons == ['node "n3" is a leaf: only a branch can become root']
+        assert roots(chain) == ["n1"]
+
+
+def test_what_speaks_against_it_is_said_and_nothing_is_changed(make_chain: MakeChain) -> None:
+    chain = make_bank(make_chain, 3)
+    n2 = chain["n2"].db
+    for db in (chain["n1"].db, n2, chain["n3"].db):
+        db.execute("create table extra (id serial primary key)")
+    call = "select * from londiste.local_add_table(%s, 'public.extra')"
+    chain["n1"].db.query(call, [QUEUE])
+    chain.catch_up()
+    with alive(chain), chain["n2"].session() as session:
+
+        def reasons() -> str:
+            return "\n".join(check_switchover(session, TakeoverOptions())[2])
+
+        assert 'table "public.extra" is not replicated on "n2"' in reasons()
+        n2.query("select * from londiste.local_add_table(%s, 'public.extra', array['expect_sync'])",
+                 [QUEUE])  # fmt: skip
+        assert 'sequence "public.extra_id_seq" gives values to table "public.extra"' in reasons()
+        n2.execute("alter table acct disable trigger user")
+        assert 'table "public.acct" on "n2" has no trigger' in reasons()
+        n2.execute("alter table acct enable trigger user")
+        n2.execute("alter table done drop constraint done_pkey")
+        assert 'table "public.done" on "n2": it has no primary key' in reasons()
+        with pytest.raises(StateError, match='"n2" cannot take over'):
+            move(chain, "n1", "n2")
+        assert roots(chain) == ["n1"]
+
+
+def test_sequences_go_on_behind_the_old_ones(make_chain: MakeChain) -> None:
+    chain = make_bank(make_chain, 3)
+    for node in chain.nodes:
+        node.db.execute("create table item (id serial primary key, v text)")
+    for node in chain.nodes:
+        db = node.db
+        if node.name != "n1":
+            db.query("select * from londiste.global_add_table(%s, 'public.item')", [QUEUE])
+        add = "select * from londiste.local_add_table(%s, 'public.item', array['expect_sync'])"
+        db.query(add, [QUEUE])
+    chain["n1"].db.query("select * from londiste.local_add_seq(%s, 'public.item_id_seq')", [QUEUE])
+    chain.catch_up()
+    for name in ("n2", "n3"):
+        text = "select * from londiste.local_add_seq(%s, 'public.item_id_seq')"
+        chain[name].db.query(text, [QUEUE])
+    insert = "insert into item (v) values ('x') returning id"
+    with alive(chain):
+        given = [chain["n1"].db.value(insert)]
+        chain["n1"].db.execute("select setval('item_id_seq', 900000)")  # faster than it is told
+        given.append(chain["n1"].db.value(insert))
+        for old, new in (("n1", "n2"), ("n2", "n1")):
+            move(chain, old, new)
+            given += [chain[new].db.value(insert) for _ in range(3)]
+        assert len(set(given)) == len(given)
+        assert given == sorted(given)
+        settle(chain)
+        assert chain["n3"].db.value("select count(*) from item") == len(given)
+
+
+def test_all_others_follow(make_chain: MakeChain) -> None:
+    chain = make_bank(make_chain, 2, leaf=False)
+    leaf = chain.add("n3", NodeType.LEAF, chain.make_db(), provider="n1")
+    for table, ddl in (("acct", "id int primary key, n int not null"),
+                       ("done", "id int primary key, n int not null")):  # fmt: skip
+        leaf.db.execute(f"create table {table} ({ddl})")
+        if table == "acct":
+            leaf.db.execute("insert into acct select i, 100 from generate_series(0, 39) i")
+        text = "select * from londiste.local_add_table(%s, %s, array['expect_sync'])"
+        leaf.db.query(text, [QUEUE, f"public.{table}"])
+    with alive(chain):
+        move(chain, "n1", "n2", everybody=True)
+        assert [provider(chain, n) for n in ("n1", "n3")] == ["n2", "n2"]
+        settle(chain)
+        require_equal(chain)

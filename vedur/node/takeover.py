@@ -1,0 +1,246 @@
+"""The plan of a takeover: what the nodes say, how far an earlier run came, what is left. Pure.
+
+Nothing is remembered by the command itself. A root that is closed for a takeover says so in its
+attributes (`TAKEOVER_TO` and its kin in `plan.py`), and the rest is seen from types, positions and
+providers, so that the same command goes on where one was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from vedur.errors import StateError
+from vedur.node.plan import (
+    MOVE_CONSUMER,
+    TAKEOVER_EPOCH,
+    TAKEOVER_TICK,
+    TAKEOVER_TO,
+    TAKEOVER_TXID,
+    Member,
+    Members,
+    children_of,
+    parents_of,
+    path_up,
+    require_member,
+)
+
+
+class Progress(IntEnum):
+    """How far a takeover of a root has come, by what the two nodes say."""
+
+    OPEN = 0  # nothing is closed
+    CLOSED = 1  # the old root refuses writers
+    TICKED = 2  # and has written its last tick
+    PROMOTED = 3  # the new root is open; the old one is still to be turned
+    DONE = 4
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a root that was closed for a takeover says of it."""
+
+    to: str
+    epoch: str
+    txid: int
+    tick: int | None = None
+
+
+def read_note(member: Member) -> Note | None:
+    """Return what a root says of a takeover that has closed it, None if it says nothing."""
+    to, epoch = member.attrs.get(TAKEOVER_TO), member.attrs.get(TAKEOVER_EPOCH)
+    if to is None or epoch is None:
+        return None
+    tick = member.attrs.get(TAKEOVER_TICK)
+    return Note(to, epoch, int(member.attrs.get(TAKEOVER_TXID, "0")), int(tick) if tick else None)
+
+
+def judge_progress(old: Member, new: Member) -> Progress:
+    """Tell how far a takeover of root `old` by `new` has come; raises for what is none of ours."""
+    note = read_note(old)
+    if new.is_root:
+        if old.is_root and note is not None and note.to == new.name:
+            return Progress.PROMOTED
+        if old.provider == new.name:
+            return Progress.DONE
+        raise StateError(
+            f'"{new.name}" is the root already, and "{old.name}" is '
+            + ("root, too: two roots; " if old.is_root else f'a {old.type} of "{old.provider}"; ')
+            + "nothing is changed"
+        )
+    if not old.is_root:
+        raise StateError(f'node "{old.name}" is not the root')
+    if note is None:
+        if old.closed:
+            raise StateError(
+                f'the queue of root "{old.name}" is closed, and no takeover of Vedur has done '
+                "that: nothing is changed; finish what has closed it, or open it again (update "
+                "pgq.queue set queue_disable_insert = false, queue_external_ticker = false)"
+            )
+        return Progress.OPEN
+    if note.to != new.name:
+        raise StateError(
+            f'a takeover of "{old.name}" by "{note.to}" was begun: run takeover {old.name} '
+            f"--node={note.to} again to finish it, or with --abort to undo it"
+        )
+    return Progress.TICKED if note.tick is not None else Progress.CLOSED
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """One line of a plan; `done` by an earlier run, or because there is nothing to do."""
+
+    text: str
+    done: bool = False
+
+
+def plan_live(
+    members: Members, old: str, new: str, *, everybody: bool
+) -> tuple[Progress, list[str], list[PlannedStep]]:
+    """Plan to replace a root that answers: how far it is, whom to move first, and the steps."""
+    root, branch = require_member(members, old), require_member(members, new)
+    progress = judge_progress(root, branch)
+    others = movable(members, old, new) if everybody and progress is Progress.OPEN else []
+    closed, ticked = progress >= Progress.CLOSED, progress >= Progress.TICKED
+    promoted, done = progress >= Progress.PROMOTED, progress >= Progress.DONE
+    steps = [PlannedStep("check both nodes, tables, sequences, lag", closed)]
+    steps += [PlannedStep(f'let "{name}" read from "{new}"') for name in others]
+    steps += [
+        PlannedStep(f'let "{new}" catch up with "{old}"', closed),
+        PlannedStep(f'close the queue of "{old}" for writers', closed),
+        PlannedStep("wait for transactions that began before", ticked),
+        PlannedStep(f'write the last tick of "{old}"', ticked),
+        PlannedStep(f'wait until "{new}" has applied it', promoted),
+        PlannedStep(
+            f'make "{new}" the root, with a new epoch, and let "{old}" read from it', promoted
+        ),
+        PlannedStep(f'make "{old}" a branch of "{new}"', done),
+    ]
+    return progress, others, steps
+
+
+def movable(members: Members, old: str, new: str) -> list[str]:
+    """Return the other nodes that read from a node, of which all must answer."""
+    names = [name for name in children_of(members, old) if name != new]
+    for name in names:
+        require_member(members, name)
+    return names
+
+
+def require_no_moves(members: Members, names: Collection[str]) -> None:
+    """Raise where a change of a provider was begun and not finished."""
+    for name in names:
+        consumer = members[name].attrs.get(MOVE_CONSUMER)
+        if consumer is not None:
+            raise StateError(
+                f'a move of "{consumer}" on node "{name}" was interrupted: run change-provider '
+                "again to finish it; nothing is changed"
+            )
+
+
+@dataclass(frozen=True)
+class Failover:
+    """What is to be done without the old root.
+
+    source   the branch with the newest tick, from which the new root catches up; None if that is
+             the new root itself
+    tick     its newest tick, where the new reign begins
+    orphans  nodes that read from a dead one and can go on at the new root
+    ahead    nodes that have applied more than any branch has: they must be made equal
+    """
+
+    old: str
+    new: str
+    source: str | None
+    tick: int
+    orphans: tuple[str, ...]
+    ahead: tuple[str, ...]
+
+
+def plan_failover(members: Members, old: str, new: str, dead: Collection[str]) -> Failover:
+    """Plan to replace a root that is gone; raises where it cannot be."""
+    gone = {old, *dead}
+    branch = require_member(members, new)
+    if branch.type != "branch":
+        raise StateError(f'node "{new}" is a {branch.type}: only a branch can become root')
+    others = [m for m in members.values() if m.name not in gone]
+    roots = [m.name for m in others if m.answers and m.is_root]
+    if roots:
+        raise StateError(f'"{roots[0]}" is root: nothing is changed')
+    silent = [m.name for m in others if not m.answers and not m.dead]
+    if silent:
+        raise StateError(
+            f"nodes do not answer: {', '.join(sorted(silent))}: nothing is changed; one of them "
+            "may have more events than the others: start them, or name them with --dead"
+        )
+    alive = [m for m in others if m.answers]
+    branches = [m for m in alive if m.type == "branch" and m.last_tick is not None]
+    best = max(branches, key=lambda m: (m.last_tick or 0, m.name == new))
+    tick = best.last_tick or 0
+    ahead = [m.name for m in alive if m.type == "leaf" and (m.tick or 0) > tick]
+    orphans = [
+        m.name
+        for m in alive
+        if m.name != new and m.name not in ahead and m.provider in {*gone, *_dead_names(members)}
+    ]
+    source = None if best.name == new or (branch.last_tick or 0) >= tick else best.name
+    return Failover(old, new, source, tick, tuple(sorted(orphans)), tuple(sorted(ahead)))
+
+
+def _dead_names(members: Members) -> set[str]:
+    return {m.name for m in members.values() if m.dead}
+
+
+def failover_steps(plan: Failover) -> list[PlannedStep]:
+    """List the steps of a failover."""
+    steps = [PlannedStep(f'tag "{plan.old}" as dead on every node that answers')]
+    if plan.source is not None:
+        steps.append(
+            PlannedStep(f'let "{plan.new}" catch up from "{plan.source}" to tick {plan.tick}')
+        )
+    steps.append(
+        PlannedStep(f'make "{plan.new}" the root behind tick {plan.tick}, with a new epoch')
+    )
+    steps += [PlannedStep(f'let "{name}" read from "{plan.new}"') for name in plan.orphans]
+    steps += [
+        PlannedStep(f'point "{name}" to "{plan.new}": it has applied more, run rejoin there')
+        for name in plan.ahead
+    ]
+    return steps
+
+
+def plan_branch(
+    members: Members, old: str, new: str, *, everybody: bool
+) -> tuple[str, list[tuple[str, str]]]:
+    """Plan to let a node take the place of a branch: the provider above it, and who moves where."""
+    member = members[old]
+    above = member.provider if member.answers else None
+    if above is None:
+        parents = [n for n in parents_of(members, old) if n != new]
+        if len(parents) != 1:
+            raise StateError(
+                f'node "{old}" does not answer; nodes that keep a subscription for it: '
+                f"{', '.join(parents) or 'none'}: nothing is changed; use change-provider"
+            )
+        above = parents[0]
+    if above == new:
+        raise StateError(f'node "{old}" reads from "{new}": there is nothing to take over')
+    branch = require_member(members, new)
+    if branch.type != "branch":
+        raise StateError(f'node "{new}" is a {branch.type}: nodes can only read from a branch')
+    if old in path_up(members, above):
+        raise StateError(f'node "{above}" is below "{old}": nothing is changed')
+    moves = [(new, above)] if branch.provider != above else []
+    if member.answers and member.provider != new:
+        moves.append((old, new))
+    if everybody:
+        moves += [(name, new) for name in movable(members, old, new)]
+    return above, moves
+
+
+def numbered(steps: Sequence[PlannedStep]) -> list[str]:
+    """Number the lines of a plan."""
+    return [
+        f"{at}. {step.text}{' (done)' if step.done else ''}" for at, step in enumerate(steps, 1)
+    ]

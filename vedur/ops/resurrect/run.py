@@ -1,0 +1,390 @@
+"""resurrect: a root that was replaced while it was away comes back as a branch of the new one.
+
+What it wrote behind the tick at which the other took over is on no other node. It is kept, readable
+and exportable (`lost-events`), and taken out of queue and tables; no table is copied anew.
+
+Steps, each idempotent; what is done is read from the nodes, so that the same command goes on where
+it was killed:
+
+1. close the queue for writers and ticker, unless the worker has done that;
+2. wait for transactions that may still see it open;
+3. one transaction here: events behind the tick go to `vedur.lost_event`, their ticks go, the node
+   becomes a branch of the new root at the tick, with its history of reigns; every table is taken
+   in hand for its repair (`vedur.rejoin`);
+4. one transaction on the new root: the subscription, at the tick that its gravestone kept; the tag
+   "dead" goes;
+5. each table is compared with the new root and repaired at a tick where the worker waits, as
+   `rejoin` does it; what is written or removed is in `vedur.repair_log`.
+
+With `keep_rows` 5 is left out: rows of lost events stay, as Londiste's resurrect leaves them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from vedur.catalog.lost_events import count_behind, keep_lost_events, keeps_lost_events
+from vedur.catalog.rejoin import get_rejoin_tables
+from vedur.catalog.tables import get_table_list
+from vedur.db import Database
+from vedur.db.contract import Answer, report
+from vedur.errors import StateError
+from vedur.failpoint import reach
+from vedur.node.epoch import last_reign, read_reigns, replace_reigns
+from vedur.node.info import NodeType, get_node_info, get_subscriber_info
+from vedur.node.position import (
+    AppliedTick,
+    complete_tick,
+    get_tick,
+    keeps_ticks,
+    lock_position,
+    wake_worker,
+)
+from vedur.node.setup import (
+    register_location,
+    register_subscriber,
+    set_node_attrs,
+    unregister_subscriber,
+)
+from vedur.node.state import change_consumer_provider
+from vedur.ops.compare_tables import make_nodes
+from vedur.ops.members import SetView, read_members
+from vedur.ops.rejoin.tables import (
+    RejoiningNode,
+    give_to_worker,
+    is_keyed,
+    repair_all,
+    sync_published,
+    take_in_hand,
+)
+from vedur.ops.repair import TableRepair
+from vedur.ops.resurrect.plan import Successor, find_successor
+from vedur.ops.session import Session
+from vedur.ops.sync_lists import sync_tables
+from vedur.ops.takeover.drain import wait_for_writers
+from vedur.ops.takeover.failover import GRAVESTONE
+from vedur.sql import query
+
+if TYPE_CHECKING:
+    from vedur.pipeline.spark.session import SparkSession
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ResurrectOptions:
+    """The command line's share."""
+
+    keep_rows: bool = False
+    copy: bool = False
+    dry_run: bool = False
+    limit: int = 10
+    timeout: float = 60.0
+    max_wait: float = 120.0
+
+
+@dataclass(frozen=True)
+class Resurrected:
+    """What was found, and what is or would be done. `lost` counts events by table or type."""
+
+    root: str
+    tick: int | None
+    lost: dict[str, int]
+    done: bool
+    tables: tuple[TableRepair, ...] = ()
+    copied: tuple[str, ...] = ()
+    left: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def events(self) -> int:
+        """All lost events of this run."""
+        return sum(self.lost.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {**asdict(self), "events": self.events}
+
+
+def resurrect(
+    session: Session, options: ResurrectOptions, spark: SparkSession | None = None
+) -> Resurrected:
+    """Bring the local node back into a set that has another root now, or say what that means."""
+    _require_fit(session, options)
+    view = read_members(session)
+    with _one_at_a_time(session):
+        found = _find(session, view)
+        if found is None:
+            return _go_on(session, view, options, spark, None, {})
+        lost = count_behind(session.db, session.queue, found.tick)
+        _tell(found, lost, options)
+        if options.dry_run:
+            return Resurrected(found.root, found.tick, lost, False)
+        above, tick = _find_provider(session, view, found)
+        if view.members[view.local].is_root:
+            _close(session, options)
+        kept = _turn(session, view, found, above, tick, options)
+        log.info("%d event(s) are kept in vedur.lost_event: see lost-events", kept)
+        return _go_on(session, view, options, spark, found.tick, lost)
+
+
+# -- looking --------------------------------------------------------------------------------------
+
+
+def _require_fit(session: Session, options: ResurrectOptions) -> None:
+    info = session.require_node()
+    if info.worker_paused and not options.keep_rows:
+        raise StateError('the worker is paused: run "resume" first, the repair needs it')
+    if info.node_type is NodeType.LEAF:
+        raise StateError(
+            f'node "{info.node_name}" is a leaf: "rejoin" brings it back, it has no queue'
+        )
+    if not keeps_lost_events(session.db) or not keeps_ticks(session.db):
+        raise StateError(
+            "schema vedur of this database is of an earlier version, or the role of the ini may "
+            'not write there: run "create-branch" again, it brings the SQL up to date'
+        )
+
+
+@contextmanager
+def _one_at_a_time(session: Session) -> Iterator[None]:
+    """Keep other commands that change this node out until this one ends, however it ends."""
+    if not session.db.value(query("node", "lock_move"), [session.queue]):
+        raise StateError("another command changes this node just now: wait for it to end")
+    try:
+        yield
+    finally:
+        if not session.db.closed:
+            session.db.value(query("node", "unlock_move"), [session.queue])
+
+
+def _find(session: Session, view: SetView) -> Successor | None:
+    histories = {
+        name: read_reigns(db, session.queue)
+        for name, db in view.databases.items()
+        if name != view.local
+    }
+    mine = read_reigns(session.db, session.queue)
+    return find_successor(view.members[view.local], mine, histories, view.members)
+
+
+def _tell(found: Successor, lost: dict[str, int], options: ResurrectOptions) -> None:
+    log.info(
+        "Node '%s' is the root now, since tick %s: this node becomes a branch of it",
+        found.root,
+        found.tick,
+    )
+    for about, count in lost.items():
+        log.warning("%s: %d event(s) reached no other node", about, count)
+    if options.dry_run:
+        log.info("Nothing is changed: run it without --dry-run")
+
+
+def _find_provider(session: Session, view: SetView, found: Successor) -> tuple[str, AppliedTick]:
+    """Find who still has the common tick: the root, or a branch of it that keeps the gravestone,
+    where the root has moved since; raises where nobody has."""
+    queue = session.queue
+    here = get_tick(session.db, queue, found.tick, found.root)
+    branches = [m.name for m in view.members.values() if m.answers and m.type == "branch"]
+    for name in (found.root, *sorted(branches)):
+        db = view.databases[name]
+        tick = get_tick(db, queue, found.tick, name) if name != view.local else None
+        if tick is None or not _follows(session, db, found.root):
+            continue
+        if here is not None and here.time == tick.time:
+            return name, tick
+    where = "this node" if here is None else f'root "{found.root}"'
+    raise StateError(
+        f"{where} no longer has tick {found.tick}, from which on this node would have to read: "
+        "nothing is changed; drop the node and create it again, which copies its tables"
+    )
+
+
+def _follows(session: Session, db: Database, root: str) -> bool:
+    last = last_reign(read_reigns(db, session.queue))
+    return last is not None and last.root == root
+
+
+# -- the steps ------------------------------------------------------------------------------------
+
+
+def _close(session: Session, options: ResurrectOptions) -> None:
+    """Steps 1 and 2: nobody writes to the queue of this node any more."""
+    db, queue = session.db, session.queue
+    with db.transaction():
+        row = db.one(query("resurrect", "close"), [queue])
+        report(Answer(row.ret_code, row.ret_note, row), quiet=True)
+    reach("resurrect.closed")
+    deadline = session.clock.monotonic() + options.timeout
+    wait_for_writers(db, queue, int(row.txid), session.clock, deadline)
+    reach("resurrect.drained")
+
+
+def _turn(
+    session: Session,
+    view: SetView,
+    found: Successor,
+    above: str,
+    tick: AppliedTick,
+    options: ResurrectOptions,
+) -> int:
+    """Step 3: the node stands at the common tick, as a branch of `above`; how many events are
+    kept."""
+    db, queue, info = session.db, session.queue, session.require_node()
+    new, worker = view.databases[above], info.worker_name or ""
+    with db.transaction():
+        lock_position(db, queue, worker)
+        kept = keep_lost_events(db, queue, found.tick, found.epoch)
+        _change_provider(db, queue, view, above, worker)
+        _forget_takeover(db, queue)
+        reach("resurrect.kept")
+        replace_reigns(db, new, queue)
+        sync_tables(session, db, new)
+        sync_published(session, new)
+        if not options.keep_rows:
+            take_in_hand(db, queue, worker, _whole_tables(db, queue))
+        complete_tick(db, queue, worker, tick, silent=True)
+        _end_subscriptions(db, queue, view)
+    reach("resurrect.turned")
+    return kept
+
+
+def _whole_tables(db: Database, queue: str) -> list[str]:
+    """Tables that were in sync, or on their way to be so without a copy."""
+    kept = get_rejoin_tables(db, queue)
+    tables = get_table_list(db, queue).local
+    return [t.table_name for t in tables if t.ready or t.table_name in kept]
+
+
+def _change_provider(db: Database, queue: str, view: SetView, root: str, worker: str) -> None:
+    if view.members[view.local].is_root:
+        row = db.one(query("resurrect", "turn"), [queue, root])
+        report(Answer(row.ret_code, row.ret_note, row), quiet=True)
+    else:
+        change_consumer_provider(db, queue, worker, root)
+
+
+def _forget_takeover(db: Database, queue: str) -> None:
+    """Remove the notes of a takeover that was under way when this root was lost."""
+    info = get_node_info(db, queue)
+    attrs = dict(info.attrs) if info is not None else {}
+    rest = {key: value for key, value in attrs.items() if not key.startswith("takeover_")}
+    if rest != attrs:
+        set_node_attrs(db, queue, urlencode(rest) or None, quiet=True)
+
+
+def _end_subscriptions(db: Database, queue: str, view: SetView) -> None:
+    """Nodes that read elsewhere now must not hold back the queue of this one."""
+    for item in get_subscriber_info(db, queue):
+        member = view.members.get(item.node_name)
+        if member is not None and member.answers and member.provider != view.local:
+            unregister_subscriber(db, queue, item.node_name)
+        elif member is None or not member.answers:
+            log.warning("Node '%s' may still read from here: it does not answer", item.node_name)
+
+
+def _subscribe(session: Session, view: SetView, root: str) -> int:
+    """Step 4: the new root knows this node as a branch, and is rid of the gravestone."""
+    queue, new = session.queue, view.databases[root]
+    info, mine = session.require_node(), view.locations[view.local]
+    grave = view.local + GRAVESTONE
+    tick = int(info.worker_last_tick or 0)
+    with new.transaction():
+        known = [item.node_name for item in get_subscriber_info(new, queue)]
+        if view.local not in known:
+            register_location(new, queue, mine.node_name, mine.node_location, False, quiet=True)
+            register_subscriber(new, queue, view.local, info.worker_name or "", tick, node=root)
+        elif new.value(query("worker", "is_tagged_dead"), [queue, view.local]):
+            register_location(new, queue, mine.node_name, mine.node_location, False, quiet=True)
+        if new.value(query("resurrect", "has_consumer"), [queue, grave]):
+            new.value(query("node", "unregister_consumer"), [queue, grave])
+    reach("resurrect.subscribed")
+    wake_worker(new, queue)
+    return tick
+
+
+def _go_on(
+    session: Session,
+    view: SetView,
+    options: ResurrectOptions,
+    spark: SparkSession | None,
+    tick: int | None,
+    lost: dict[str, int],
+) -> Resurrected:
+    """Steps 4 and 5, as far as they are not done."""
+    info = session.require_node()
+    if info.is_root:
+        others = [m.name for m in view.members.values() if m.is_root and m.name != view.local]
+        if others:
+            raise StateError(
+                f'"{others[0]}" is root, too, and keeps no epochs: nothing tells at which tick it '
+                "took over; drop this node and create it again"
+            )
+        raise StateError(
+            f'no node has taken over from "{info.node_name}": there is nothing to bring back'
+        )
+    root = info.provider_node or ""
+    if root not in view.databases:
+        raise StateError(f'provider "{root}" does not answer ({view.members[root].failure})')
+    tables = get_rejoin_tables(session.db, session.queue)
+    unfinished = not _is_subscribed(session, view, root) or bool(tables)
+    if tick is None and (options.dry_run or not unfinished):
+        if unfinished:
+            log.info("A resurrect was begun: run it without --dry-run")
+        else:
+            log.info("Nothing to do: node '%s' reads from '%s'", view.local, root)
+        return Resurrected(root, None, lost, not options.dry_run)
+    _subscribe(session, view, root)
+    done, copied, left = _repair(session, options, spark)
+    reach("resurrect.finished")
+    result = Resurrected(root, tick, lost, True, tuple(done), tuple(copied), left)
+    _conclude(result)
+    return result
+
+
+def _is_subscribed(session: Session, view: SetView, root: str) -> bool:
+    new, queue = view.databases[root], session.queue
+    known = [item.node_name for item in get_subscriber_info(new, queue)]
+    grave = view.local + GRAVESTONE
+    return view.local in known and not new.value(query("resurrect", "has_consumer"), [queue, grave])
+
+
+def _repair(
+    session: Session, options: ResurrectOptions, spark: SparkSession | None
+) -> tuple[list[TableRepair], list[str], dict[str, str]]:
+    """Step 5: make every table that is in hand equal; tables without a key are copied."""
+    if not get_rejoin_tables(session.db, session.queue):
+        return [], [], {}
+    info = session.require_node()
+    provider = session.provider(info)
+    above = get_node_info(provider, session.queue)
+    if above is None:
+        raise StateError(f'provider "{info.provider_node}" is not initialized')
+    nodes = make_nodes(session, info, force=True, max_wait=options.max_wait)
+    node = RejoiningNode(session, info, provider, above, nodes)
+    in_hand = get_rejoin_tables(node.db, node.queue)
+    copied = []
+    for table in get_table_list(node.db, node.queue):
+        if table.table_name in in_hand and not is_keyed(node, table):
+            give_to_worker(node, table)
+            copied.append(table.table_name)
+    done, left = repair_all(node, options, spark)
+    return done, copied, left
+
+
+def _conclude(result: Resurrected) -> None:
+    for name, why in result.left.items():
+        log.error("%s: cannot be repaired: %s", name, why)
+    if result.left:
+        raise StateError(
+            f"{len(result.left)} table(s) are not in sync: mend what is said above and run "
+            'resurrect again, or "resync" them, which copies them anew'
+        )
+    log.info("Done")
+
+
+__all__ = ["ResurrectOptions", "Resurrected", "resurrect"]

@@ -1,0 +1,192 @@
+"""What must be so before a node can become root: every reason against it, and nothing is changed.
+
+Each check reads one thing and yields sentences for an operator. `switchover --check` prints them,
+`takeover` refuses while there is one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from vedur.catalog.sequences import get_seq_list
+from vedur.catalog.tables import TableInfo, get_table_list, missing_part
+from vedur.db import Database
+from vedur.node.epoch import Match, match_reigns, read_reigns
+from vedur.node.plan import Member, Members
+from vedur.node.takeover import require_no_moves
+from vedur.ops.fitness import unfit_keys
+from vedur.ops.members import SetView
+from vedur.ops.session import Session
+from vedur.sql import query
+from vedur.status.snapshot import tick_ages
+from vedur.tables.mapping import TableMap
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A node that is to become root, and the root that it replaces: None where that is gone."""
+
+    session: Session
+    view: SetView
+    new: Member
+    old: Member | None
+    max_lag: float
+
+    @property
+    def db(self) -> Database:
+        """The node's database."""
+        return self.view.databases[self.new.name]
+
+    @property
+    def root(self) -> Database | None:
+        """The database of the old root."""
+        return self.view.databases[self.old.name] if self.old is not None else None
+
+    @property
+    def queue(self) -> str:
+        """The name of the set."""
+        return self.session.queue
+
+
+def find_reasons(candidate: Candidate) -> list[str]:
+    """Read everything that speaks against a takeover; empty if nothing does."""
+    reasons = list(_node(candidate))
+    if reasons:
+        return reasons  # the rest could not be read, or would only repeat it
+    found = [*_rights(candidate), *_tables(candidate), *_sequences(candidate)]
+    found += [*_processes(candidate), *_lag(candidate), *_epoch(candidate)]
+    return [*found, *_copies(candidate.view.members)]
+
+
+def _node(candidate: Candidate) -> Iterator[str]:
+    new, old = candidate.new, candidate.old
+    if new.type != "branch":
+        yield f'node "{new.name}" is a {new.type}: only a branch can become root'
+        return
+    for member in (new, old):
+        if member is not None and member.merged:
+            yield f'node "{member.name}" belongs to a combined queue, which takeover does not serve'
+    if new.paused:
+        yield f'the worker of "{new.name}" is paused: run resume --node={new.name}'
+    names = [m.name for m in (new, old) if m is not None]
+    require_no_moves(candidate.view.members, names)
+    if not candidate.db.value(query("takeover", "can_promote")):
+        yield (
+            f'node "{new.name}" has no function vedur.promote, or the role may not run it: install '
+            "this version of Vedur's SQL there (create-branch again), or use Londiste's own "
+            "takeover where its worker runs"
+        )
+
+
+def _rights(candidate: Candidate) -> Iterator[str]:
+    root, old = candidate.root, candidate.old
+    if root is None or old is None:
+        return
+    if not root.value(query("takeover", "can_demote")):
+        yield f'the role on "{old.name}" may not run pgq_node.demote_root: grant pgq_admin to it'
+    if not root.value(query("takeover", "sees_others")):
+        yield (
+            f'the role on "{old.name}" does not see transactions of others, which a takeover has '
+            "to wait for: grant pg_read_all_stats to it"
+        )
+
+
+def _tables(candidate: Candidate) -> Iterator[str]:
+    new, queue = candidate.new.name, candidate.queue
+    here = get_table_list(candidate.db, queue)
+    wanted = (
+        list(here) if candidate.root is None else list(get_table_list(candidate.root, queue).local)
+    )
+    known = here.by_name
+    have: list[TableInfo] = []
+    for table in wanted:
+        mine = known.get(table.table_name)
+        if mine is None or not mine.local:
+            yield f'table "{table.table_name}" is not replicated on "{new}": add-table it there'
+        elif not mine.ready:
+            yield (
+                f'table "{table.table_name}" on "{new}" is in state "{mine.merge_state}": wait '
+                "until it is ok (wait-sync)"
+            )
+        elif part := missing_part(mine, TableMap(table.table_name, table.table_name)):
+            yield f'"{new}" has only {part} of table "{table.table_name}"'
+        else:
+            have.append(mine)
+    names = [table.dest_table for table in have]
+    for name, why in unfit_keys(candidate.db, names).items():
+        yield f'table "{name}" on "{new}": {why}'
+    asked = {"names": names, "queue": queue}
+    for row in candidate.db.query(query("takeover", "capture"), asked):
+        yield (
+            f'table "{row[0]}" on "{new}" has no trigger that captures changes, or it is disabled: '
+            "remove-table and add-table it there (with --expect-sync, after compare)"
+        )
+    if candidate.db.value(query("quarantine", "readable")):
+        count = candidate.db.value(query("takeover", "quarantined"), [queue])
+        if count:
+            yield f'{count} event(s) are in quarantine on "{new}": quarantine replay them first'
+
+
+def _sequences(candidate: Candidate) -> Iterator[str]:
+    new, queue = candidate.new.name, candidate.queue
+    here = {seq.seq_name: seq for seq in get_seq_list(candidate.db, queue)}
+    source = candidate.root if candidate.root is not None else candidate.db
+    for seq in get_seq_list(source, queue):
+        mine = here.get(seq.seq_name)
+        if (seq.local or candidate.root is None) and (mine is None or not mine.local):
+            yield f'sequence "{seq.seq_name}" is not replicated on "{new}": add-seq it there'
+    tables = [t.dest_table for t in get_table_list(candidate.db, queue).ready]
+    for row in candidate.db.query(query("takeover", "sequences_of_tables"), [tables]):
+        if row.name not in here:
+            yield (
+                f'sequence "{row.name}" gives values to table "{row.table_name}" and is not in the '
+                f'set: "{new}" would give out numbers that are used already; add-seq it on the '
+                f'root, then on "{new}"'
+            )
+
+
+def _processes(candidate: Candidate) -> Iterator[str]:
+    new = candidate.new.name
+    if not candidate.db.value(query("takeover", "ticker_sessions")):
+        yield f'no ticker is connected to "{new}": start pgqd for its server'
+
+
+def _lag(candidate: Candidate) -> Iterator[str]:
+    root, new = candidate.root, candidate.new
+    if root is None:
+        return
+    age = tick_ages(root, candidate.queue, [new.tick]).get(new.tick or 0)
+    newest = candidate.old.last_tick if candidate.old is not None else None
+    if newest is not None and new.tick is not None and new.tick >= newest:
+        return  # an idle queue has old ticks
+    if age is None or age > candidate.max_lag:
+        shown = "more than the queue shows" if age is None else f"{age:.0f} s"
+        yield (
+            f'"{new.name}" is behind by {shown}, more than {candidate.max_lag:.0f} s: see that its '
+            "worker runs, or use --max-lag"
+        )
+
+
+def _epoch(candidate: Candidate) -> Iterator[str]:
+    root, new = candidate.root, candidate.new
+    if root is None or candidate.old is None:
+        return
+    mine, theirs = read_reigns(candidate.db, candidate.queue), read_reigns(root, candidate.queue)
+    match = match_reigns(mine, theirs, new.tick or 0)
+    if match is not Match.SAME:
+        yield f'"{new.name}" and "{candidate.old.name}" follow different roots ({match.value})'
+    if not theirs:
+        log.info("The set has no epoch yet: it gets its first one with the new root")
+
+
+def _copies(members: Members) -> Iterator[str]:
+    for member in members.values():
+        if member.copies:
+            yield (
+                f'{len(member.copies)} table(s) of node "{member.name}" are being copied '
+                f"({', '.join(member.copies[:3])}): wait for that (wait-sync)"
+            )

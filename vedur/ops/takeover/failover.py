@@ -1,0 +1,268 @@
+"""takeover --dead-root and --dead-branch: go on without a node that is gone.
+
+The survivor with the newest tick has everything that is left: the new root catches up from it, and
+is promoted exactly there, with an epoch of its own. Nodes that read from the dead one then read
+from the new root. A leaf that has applied more than any branch passed on cannot go on by itself:
+it is named, and `rejoin` makes it equal.
+
+A consumer `OLD.gravestone` keeps everything from that tick on in the queue of the new root, so
+that `resurrect` can bring the old one back. A node that answers is not dead, whatever the command
+line says: there the ordinary takeover loses nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from vedur.db import Database
+from vedur.db.contract import command
+from vedur.errors import StateError, VedurError
+from vedur.failpoint import reach
+from vedur.log import mask
+from vedur.node.endpoint import Endpoint
+from vedur.node.epoch import Match, ReignKind, last_reign, match_reigns, read_reigns
+from vedur.node.info import get_node_info, has_schema
+from vedur.node.plan import plan_move, require_member
+from vedur.node.position import lock_position, read_newest_tick, read_position
+from vedur.node.setup import register_location
+from vedur.node.state import change_consumer_provider
+from vedur.node.takeover import (
+    Failover,
+    failover_steps,
+    numbered,
+    plan_branch,
+    plan_failover,
+    require_no_moves,
+)
+from vedur.ops.change_provider import run_move
+from vedur.ops.members import SetView, read_members
+from vedur.ops.session import Session
+from vedur.ops.takeover.checks import Candidate, find_reasons
+from vedur.ops.takeover.options import TakeoverOptions, run_hook
+from vedur.sql import query
+
+log = logging.getLogger(__name__)
+
+#: What the name of the consumer that keeps events for a dead root ends with, as upstream's.
+GRAVESTONE = ".gravestone"
+_PROBE_SECONDS = 3
+_PERIOD = 0.05
+
+
+def fail_over(
+    session: Session, view: SetView, old: str, new: str, options: TakeoverOptions
+) -> None:
+    """Replace a root that is gone."""
+    _require_gone(session, view, old)
+    member = require_member(view.members, new)
+    dead = (*options.dead, old)
+    if member.is_root:
+        _require_begun(session, view, old, new)
+        plan = _rest(view, old, new, dead)
+    else:
+        plan = plan_failover(view.members, old, new, dead)
+        _require_fit(session, view, new, options)
+    for line in numbered(failover_steps(plan)):
+        log.log(logging.INFO if options.dry_run else logging.DEBUG, "%s", line)
+    if options.dry_run:
+        log.info("Nothing is changed: --dry-run")
+        return
+    with _one_at_a_time(session, view):
+        if not member.is_root:
+            tag_dead(session, view, dead)
+            _catch_up(session, view, plan, options)
+            _promote(session, view, plan)
+        view = read_members(session, dead)
+        left = _move_orphans(session, view, plan, options, dead)
+    _finish(session, view, plan, left, options)
+
+
+def replace_dead_branch(
+    session: Session, view: SetView, old: str, new: str, options: TakeoverOptions
+) -> None:
+    """Let a node take the place of a branch that is gone: it reads from the provider of that one,
+    and with --all the other nodes below it read from the new one."""
+    _require_gone(session, view, old)
+    above, moves = plan_branch(view.members, old, new, everybody=options.everybody)
+    require_no_moves(view.members, [new])
+    for at, (node, provider) in enumerate(moves, 1):
+        log.info('%d. let "%s" read from "%s"', at, node, provider)
+    if options.dry_run:
+        log.info("Nothing is changed: --dry-run")
+        return
+    dead = (*options.dead, old)
+    tag_dead(session, view, dead)
+    for node, provider in moves:
+        run_move(session, view, plan_move(view.members, node, provider), options.timeout)
+        view = read_members(session, dead)
+        reach("takeover.orphan_moved")
+    log.info("'%s' reads from '%s'; drop-node %s when it will not come back", new, above, old)
+
+
+def _require_gone(session: Session, view: SetView, old: str) -> None:
+    """Raise if a node that is called dead answers."""
+    location = view.locations[old].node_location
+    endpoint = Endpoint.of_node(session.settings, location).with_connect_timeout(_PROBE_SECONDS)
+    try:
+        with endpoint.open("probe") as db:
+            info = get_node_info(db, session.queue) if has_schema(db) else None
+    except VedurError as error:
+        log.info("'%s' does not answer: %s", old, mask(error.message))
+        return
+    if info is not None and info.node_name == old:
+        raise StateError(
+            f'node "{old}" answers, so it is not dead: nothing is changed; run the takeover '
+            "without --dead-root or --dead-branch, which loses nothing, or stop its server first"
+        )
+
+
+def _require_begun(session: Session, view: SetView, old: str, new: str) -> None:
+    """Raise unless an earlier run has promoted the node in place of the old root."""
+    reigns = read_reigns(view.databases[new], session.queue)
+    last = last_reign(reigns)
+    before = next((r for r in reigns if last is not None and r.epoch == last.previous), None)
+    if last is None or last.root != new or (before is not None and before.root != old):
+        raise StateError(f'"{new}" is root already, and did not replace "{old}"')
+
+
+def _rest(view: SetView, old: str, new: str, dead: tuple[str, ...]) -> Failover:
+    """Plan what an earlier run has left after the promotion."""
+    gone = {*dead, *(m.name for m in view.members.values() if m.dead)}
+    tick = view.members[new].last_tick or 0
+    orphans = [
+        m.name for m in view.members.values() if m.answers and m.name != new and m.provider in gone
+    ]
+    return Failover(old, new, None, tick, tuple(sorted(orphans)), ())
+
+
+def _require_fit(session: Session, view: SetView, new: str, options: TakeoverOptions) -> None:
+    reasons = find_reasons(Candidate(session, view, view.members[new], None, options.max_lag))
+    mine = read_reigns(view.databases[new], session.queue)
+    for name, db in view.databases.items():
+        theirs = read_reigns(db, session.queue)
+        position = view.members[new].tick or 0
+        if match_reigns(mine, theirs, position) is Match.FORKED:
+            reasons.append(f'"{name}" and "{new}" follow different roots')
+    for reason in reasons:
+        log.warning("%s", reason)
+    if reasons:
+        more = f" (and {len(reasons) - 1} more, see above)" if len(reasons) > 1 else ""
+        raise StateError(f'"{new}" cannot take over: {reasons[0]}{more}; nothing is changed')
+
+
+@contextmanager
+def _one_at_a_time(session: Session, view: SetView) -> Iterator[None]:
+    """Keep other commands out on every node that answers: two survivors must not be promoted."""
+    with ExitStack() as stack:
+        for name, db in sorted(view.databases.items()):
+            if not db.value(query("node", "lock_move"), [session.queue]):
+                raise StateError(
+                    f'another command moves node "{name}" just now: wait for it to end'
+                )
+            stack.callback(_unlock, db, session.queue)
+        yield
+
+
+def _unlock(db: Database, queue: str) -> None:
+    if not db.closed:
+        db.value(query("node", "unlock_move"), [queue])
+
+
+def tag_dead(session: Session, view: SetView, names: tuple[str, ...]) -> None:
+    """Tell every node that answers which ones are gone."""
+    for name, db in view.databases.items():
+        for gone in names:
+            if db.value(query("node", "knows_location"), [session.queue, gone]):
+                prefix = view.prefix(name)
+                register_location(db, session.queue, gone, None, True, node=prefix, quiet=True)
+        reach("takeover.tagged")
+
+
+def _catch_up(session: Session, view: SetView, plan: Failover, options: TakeoverOptions) -> None:
+    """Let the new root read what is left from the survivor that has the most."""
+    db, queue = view.databases[plan.new], session.queue
+    if plan.source is not None:
+        log.info("'%s' catches up from '%s' to tick %s", plan.new, plan.source, plan.tick)
+        run_move(session, view, plan_move(view.members, plan.new, plan.source), options.timeout)
+    worker = view.members[plan.new].worker
+    deadline = session.clock.monotonic() + options.timeout
+    while (read_position(db, queue, worker) or 0) < plan.tick:
+        if session.clock.monotonic() >= deadline:
+            raise StateError(
+                f'"{plan.new}" has not come to tick {plan.tick} in {options.timeout:.0f} s, it is '
+                f"at {read_position(db, queue, worker)}: see that its worker runs, then run the "
+                "same command again"
+            )
+        session.clock.sleep(_PERIOD)
+    reach("takeover.caught_up_from")
+
+
+def _promote(session: Session, view: SetView, plan: Failover) -> None:
+    from vedur.ops.takeover.run import raise_sequences
+
+    db, queue = view.databases[plan.new], session.queue
+    with db.transaction():
+        lock_position(db, queue, view.members[plan.new].worker)
+        tick = read_newest_tick(db, queue)
+        epoch = str(db.value(query("takeover", "new_epoch")))
+        raise_sequences(db, queue, {})
+        args = (queue, epoch, ReignKind.FAILOVER.value, tick)
+        command(db, "vedur.promote", *args, node=view.prefix(plan.new))
+        db.value(query("node", "register_consumer_at"), [queue, plan.old + GRAVESTONE, tick])
+        register_location(db, queue, plan.old, None, True, quiet=True)  # an event for all nodes
+    reach("takeover.failed_over")
+    log.info("'%s' is the root behind tick %s, epoch %s", plan.new, tick, epoch)
+
+
+def _move_orphans(
+    session: Session,
+    view: SetView,
+    plan: Failover,
+    options: TakeoverOptions,
+    dead: tuple[str, ...],
+) -> dict[str, str]:
+    """Let the nodes that have lost their provider read from the new root; returns those that could
+    not, with the reason."""
+    left: dict[str, str] = {}
+    for name in plan.ahead:
+        _point(session, view, name, plan.new)
+        left[name] = "it has applied more than the new root: run rejoin --apply there"
+    for name in plan.orphans:
+        try:
+            run_move(session, view, plan_move(view.members, name, plan.new), options.timeout)
+        except StateError as error:
+            left[name] = error.message
+        view = read_members(session, dead)
+        reach("takeover.orphan_led")
+    return left
+
+
+def _point(session: Session, view: SetView, name: str, new: str) -> None:
+    """Let a node name the new root as its provider, without a place there."""
+    db, there = view.databases[name], view.locations[new]
+    with db.transaction():
+        lock_position(db, session.queue, view.members[name].worker)
+        if not db.value(query("node", "knows_location"), [session.queue, new]):
+            register_location(db, session.queue, new, there.node_location, there.dead)
+        change_consumer_provider(db, session.queue, view.members[name].worker, new, node=name)
+    reach("takeover.pointed")
+
+
+def _finish(
+    session: Session,
+    view: SetView,
+    plan: Failover,
+    left: dict[str, str],
+    options: TakeoverOptions,
+) -> None:
+    for name, why in left.items():
+        log.warning("'%s' does not read from '%s' yet: %s", name, plan.new, why)
+    here = view.locations[plan.new].node_location
+    run_hook(session.settings, "after", plan.old, plan.new, here, options.timeout)
+    log.info(
+        "'%s' is the root; if '%s' comes back, run resurrect there, else drop-node it",
+        plan.new,
+        plan.old,
+    )

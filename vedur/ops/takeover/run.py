@@ -1,0 +1,500 @@
+"""takeover: make another node the root, with nothing lost and a way back.
+
+Everything is looked at first (`checks.py`). Then come steps that can be repeated, each one
+transaction on one node, whose state the nodes keep themselves (`vedur/node/takeover.py`):
+
+    move the others   with --all, before anything is closed
+    catch up          a fresh tick of the old root reaches the new one
+    close             the old root refuses writers, and says for whom
+    drain             transactions that began before have ended (`drain.py`)
+    last tick         nothing of the old root is behind it
+    follow            the new root has applied that tick
+    promote           the new root is open, with an epoch of its own; the old one is subscribed
+    turn              the old root is a branch of the new one
+
+Until the promotion an error, an interrupt or --abort opens the old root again. The epoch of the
+new reign is chosen when the old root is closed, and undoing bars it on the new root first: a
+command that hangs somewhere cannot promote it any more. After the promotion the same command
+finishes what is left.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from urllib.parse import urlencode
+
+from vedur.catalog.sequences import get_seq_list
+from vedur.db import Database
+from vedur.db.contract import command
+from vedur.errors import DatabaseError, RefusedError, StateError, VedurError
+from vedur.failpoint import reach
+from vedur.log import mask
+from vedur.node.epoch import add_reigns, keeps_epochs
+from vedur.node.fresh_tick import fresh_tick
+from vedur.node.info import get_node_info, get_subscriber_info
+from vedur.node.plan import (
+    TAKEOVER_EPOCH,
+    TAKEOVER_TICK,
+    TAKEOVER_TIME,
+    TAKEOVER_TO,
+    TAKEOVER_TXID,
+    Member,
+    parents_of,
+    plan_move,
+    require_member,
+)
+from vedur.node.position import (
+    complete_tick,
+    get_tick,
+    keeps_ticks,
+    lock_position,
+    read_newest_tick,
+    read_position,
+)
+from vedur.node.setup import (
+    register_location,
+    register_subscriber,
+    set_node_attrs,
+    unregister_subscriber,
+)
+from vedur.node.takeover import Note, Progress, numbered, plan_branch, plan_live, read_note
+from vedur.ops.change_provider import run_move
+from vedur.ops.members import SetView, read_member, read_members
+from vedur.ops.session import Session
+from vedur.ops.takeover.checks import Candidate, find_reasons
+from vedur.ops.takeover.drain import wait_for_writers
+from vedur.ops.takeover.options import TakeoverOptions, run_hook
+from vedur.sql import query
+
+log = logging.getLogger(__name__)
+
+_PERIOD = 0.02
+_SAY_EVERY = 2.0
+_NOTES = (TAKEOVER_TO, TAKEOVER_EPOCH, TAKEOVER_TXID, TAKEOVER_TIME, TAKEOVER_TICK)
+
+
+def takeover(session: Session, old: str, options: TakeoverOptions) -> None:
+    """Let a node (default: the local one) take the place of another."""
+    from vedur.ops.takeover.failover import fail_over, replace_dead_branch
+
+    gone = (old,) if options.dead_root or options.dead_branch else ()
+    view = read_members(session, (*options.dead, *gone))
+    new = options.node or view.local
+    log.info("old: %s", old)
+    if old not in view.members:
+        raise StateError(f"Unknown node: {old}")
+    if old == new:
+        raise StateError(f'node "{old}" cannot take over from itself: say --node')
+    if options.abort:
+        undo_takeover(session, view, old, options)
+    elif options.dead_root:
+        fail_over(session, view, old, new, options)
+    elif options.dead_branch:
+        replace_dead_branch(session, view, old, new, options)
+    elif require_member(view.members, old).is_root or require_member(view.members, new).is_root:
+        _Live(session, view, old, new, options).run()
+    else:
+        _replace_branch(session, view, old, new, options)
+
+
+def check_switchover(session: Session, options: TakeoverOptions) -> tuple[str, str, list[str]]:
+    """Read whether a node (default: the local one) could become root now: both names, and every
+    reason against it; nothing is changed but a tick that is written."""
+    view = read_members(session, options.dead)
+    new = options.node or view.local
+    member = require_member(view.members, new)
+    roots = [m for m in view.members.values() if m.answers and m.is_root]
+    if len(roots) != 1:
+        found = ", ".join(m.name for m in roots) or "none"
+        raise StateError(f"roots that answer: {found}; there must be one")
+    if member.is_root:
+        return member.name, member.name, [f'node "{new}" is the root already']
+    live = _Live(session, view, roots[0].name, new, options)
+    reasons = live.find_reasons()
+    if not reasons:
+        try:
+            live.catch_up()
+        except StateError as error:
+            reasons = [error.message]
+    return roots[0].name, new, reasons
+
+
+def _replace_branch(
+    session: Session, view: SetView, old: str, new: str, options: TakeoverOptions
+) -> None:
+    """Let a node take the place of a branch that answers: both move, and with --all its others."""
+    above, moves = plan_branch(view.members, old, new, everybody=options.everybody)
+    lines = [f'let "{node}" read from "{provider}"' for node, provider in moves]
+    _show([f"{at}. {line}" for at, line in enumerate(lines, 1)], options)
+    if options.dry_run:
+        return
+    if not moves:
+        raise StateError(f'node "{new}" reads from "{above}" and "{old}" from it: nothing to do')
+    for node, provider in moves:
+        run_move(session, view, plan_move(view.members, node, provider), options.timeout)
+        view = read_members(session, options.dead)
+        reach("takeover.branch_moved")
+
+
+def _show(lines: list[str], options: TakeoverOptions) -> None:
+    for line in lines:
+        log.log(logging.INFO if options.dry_run else logging.DEBUG, "%s", line)
+    if options.dry_run:
+        log.info("Nothing is changed: --dry-run")
+
+
+# -- a root that answers ---------------------------------------------------------------------------
+
+
+class _Live:
+    """A takeover of a root that answers."""
+
+    def __init__(
+        self, session: Session, view: SetView, old: str, new: str, options: TakeoverOptions
+    ) -> None:
+        self.session, self.view, self.options = session, view, options
+        self.old, self.new = require_member(view.members, old), require_member(view.members, new)
+        self.root, self.db = view.databases[old], view.databases[new]
+        self.queue, self.clock = session.queue, session.clock
+        self._closed_at: float | None = None
+        self._deadline = self.clock.monotonic() + options.timeout
+
+    def run(self) -> None:
+        """Do what is left."""
+        everybody = self.options.everybody
+        progress, others, steps = plan_live(
+            self.view.members, self.old.name, self.new.name, everybody=everybody
+        )
+        _show(numbered(steps), self.options)
+        if progress is Progress.DONE:
+            self._finish()
+            return
+        if progress is Progress.OPEN:
+            self._require_fit()
+        if self.options.dry_run:
+            return
+        with self._one_at_a_time():
+            if progress is Progress.OPEN:
+                self._prepare(others)
+            note = self._hand_over(progress)
+            self._turn(note)
+        self._finish()
+
+    def find_reasons(self) -> list[str]:
+        """Read everything that speaks against it."""
+        max_lag = self.options.max_lag
+        return find_reasons(Candidate(self.session, self.view, self.new, self.old, max_lag))
+
+    def _require_fit(self) -> None:
+        reasons = self.find_reasons()
+        for reason in reasons:
+            log.warning("%s", reason)
+        if reasons:
+            more = f" (and {len(reasons) - 1} more, see above)" if len(reasons) > 1 else ""
+            raise StateError(
+                f'"{self.new.name}" cannot take over: {reasons[0]}{more}; nothing is changed'
+            )
+        reach("takeover.checked")
+
+    @contextmanager
+    def _one_at_a_time(self) -> Iterator[None]:
+        """Keep other commands that move these nodes out."""
+        with ExitStack() as stack:
+            for name, db in ((self.old.name, self.root), (self.new.name, self.db)):
+                if not db.value(query("node", "lock_move"), [self.queue]):
+                    raise StateError(
+                        f'another command moves node "{name}" just now: wait for it to end'
+                    )
+                stack.callback(_unlock, db, self.queue)
+            yield
+
+    # -- before the window ----------------------------------------------------------------------
+
+    def _prepare(self, others: list[str]) -> None:
+        for name in others:
+            move = plan_move(self.view.members, name, self.new.name)
+            run_move(self.session, self.view, move, self.options.timeout)
+            reach("takeover.moved")
+        self.catch_up()
+        reach("takeover.caught_up")
+        self._hook("before")
+
+    def catch_up(self) -> None:
+        """Write a tick on the old root and wait until the new one has applied it: that shows that
+        its worker runs, and that nothing long lies before it."""
+        info = get_node_info(self.root, self.queue)
+        assert info is not None
+        tick = fresh_tick(self.root, self.queue, info, self.clock)
+        deadline = self.clock.monotonic() + max(self.options.max_lag, 1.0)
+        at = self._wait(lambda: self._position() >= tick.id, deadline)
+        if not at:
+            raise StateError(
+                f'"{self.new.name}" has not applied tick {tick.id} of now within '
+                f"{max(self.options.max_lag, 1.0):.0f} s, it is at tick {self._position()}: see "
+                "that its worker runs and keeps up, or use --max-lag; nothing is changed"
+            )
+
+    def _position(self) -> int:
+        return read_position(self.db, self.queue, self.new.worker) or 0
+
+    def _wait(self, condition: Callable[[], bool], deadline: float) -> bool:
+        while not condition():
+            if self.clock.monotonic() >= deadline:
+                return condition()
+            self.clock.sleep(_PERIOD)
+        return True
+
+    # -- the window -----------------------------------------------------------------------------
+
+    def _hand_over(self, progress: Progress) -> Note:
+        """Do the steps from closing to promotion; on any error the old root is open again."""
+        self._deadline = self.clock.monotonic() + self.options.timeout
+        try:
+            note = self._close() if progress is Progress.OPEN else read_note(self._now(self.old))
+            assert note is not None
+            if progress is Progress.PROMOTED:
+                return note
+            note = self._write_last_tick(note)
+            self._follow(note)
+            self._promote(note)
+        except BaseException as error:  # an interrupt, too: writers must not stay locked out for it
+            self._undo(error)
+            raise
+        return note
+
+    def _now(self, member: Member) -> Member:
+        return read_member(self.view.databases[member.name], self.queue, member.name)
+
+    def _close(self) -> Note:
+        """Refuse writers from now on, and say who takes over; in one transaction."""
+        with self.root.transaction():
+            command(self.root, "pgq_node.demote_root", self.queue, 1, None, node=self.old.name)
+            txid = int(self.root.value(query("takeover", "txid")))
+            note = Note(self.new.name, str(self.db.value(query("takeover", "new_epoch"))), txid)
+            _set_note(self.root, self.queue, {
+                TAKEOVER_TO: note.to,
+                TAKEOVER_EPOCH: note.epoch,
+                TAKEOVER_TXID: str(txid),
+                TAKEOVER_TIME: str(self.root.value(query("takeover", "now_text"))),
+            })  # fmt: skip
+        self._closed_at = self.clock.monotonic()
+        reach("takeover.closed")
+        return note
+
+    def _write_last_tick(self, note: Note) -> Note:
+        """Wait for old transactions and write the last tick; no event may be behind it."""
+        if note.tick is not None and self._first_behind(note.tick) is None:
+            return note
+        wait_for_writers(self.root, self.queue, note.txid, self.clock, self._deadline)
+        reach("takeover.drained")
+        left = max(self._deadline - self.clock.monotonic(), 1.0)
+        with self.root.transaction():
+            self.root.value(query("takeover", "lock_timeout"), [f"{int(left * 1000)}ms"])
+            answer = command(
+                self.root, "pgq_node.demote_root", self.queue, 2, None, node=self.old.name
+            )
+            tick = int(answer.row.last_tick)
+            _set_note(self.root, self.queue, {TAKEOVER_TICK: str(tick)}, keep=True)
+        reach("takeover.ticked")
+        event = self._first_behind(tick)
+        if event is not None:
+            raise StateError(
+                f'event {event} of "{self.old.name}" was written behind its last tick {tick}'
+            )
+        return Note(note.to, note.epoch, note.txid, tick)
+
+    def _first_behind(self, tick: int) -> int | None:
+        row = self.root.one(query("takeover", "events_behind"), [self.queue, tick])
+        if row is None:
+            raise StateError(f'tick {tick} of "{self.old.name}" has gone')
+        text = query("takeover", "first_behind").format(events=row.events)
+        event = self.root.value(text, {"snapshot": row.snapshot})
+        return None if event is None else int(event)
+
+    def _follow(self, note: Note) -> None:
+        if not self._wait(lambda: self._stands_at(note.tick), self._deadline):
+            raise StateError(
+                f'"{self.new.name}" has not applied the last tick {note.tick} of '
+                f'"{self.old.name}" in time, it is at tick {self._position()}'
+            )
+        reach("takeover.followed")
+
+    def _stands_at(self, tick: int | None) -> bool:
+        return self._position() == tick == read_newest_tick(self.db, self.queue)
+
+    def _promote(self, note: Note) -> None:
+        """Make the new node root, with sequences ahead and the old root subscribed."""
+        values = _sequence_values(self.root, self.queue)
+        with self.db.transaction():
+            lock_position(self.db, self.queue, self.new.worker)
+            raise_sequences(self.db, self.queue, values)
+            args = (self.queue, note.epoch, "takeover", note.tick)
+            command(self.db, "vedur.promote", *args, node=self.view.prefix(self.new.name))
+            subscribe_at(self.db, self.queue, self.view, self.old, note.tick or 0)
+        reach("takeover.promoted")
+        if self._closed_at is not None:
+            window = self.clock.monotonic() - self._closed_at
+            log.info("Writers were refused for %.2f s", window)
+
+    def _undo(self, error: BaseException) -> None:
+        """Open the old root again unless the new one is promoted; say what is to be done."""
+        try:
+            if read_note(self._now(self.old)) is None:
+                return
+            reopen(self.session, self.root, self.db, self.old.name, read_note(self._now(self.old)))
+            log.error('"%s" takes writes again: the takeover is undone', self.old.name)
+            self._hook("abort")
+        except VedurError as again:
+            log.error(
+                '"%s" stays closed for writers (%s): run the same command again to finish the '
+                "takeover, or with --abort to undo it",
+                self.old.name,
+                mask(again.message),
+            )
+
+    # -- afterwards -----------------------------------------------------------------------------
+
+    def _turn(self, note: Note) -> None:
+        """Make the old root a branch of the new one, and end the subscriptions of the new one."""
+        now = read_note(self._now(self.old))
+        tick = note.tick if note.tick is not None else (now.tick if now else None)
+        assert tick is not None
+        root, queue = self.root, self.queue
+        with root.transaction():
+            lock_position(root, queue, self.old.worker)
+            args = (queue, 3, self.new.name)
+            command(root, "pgq_node.demote_root", *args, node=self.view.prefix(self.old.name))
+            if keeps_ticks(root):
+                applied = get_tick(self.db, queue, tick, self.new.name)
+                if applied is not None:
+                    complete_tick(root, queue, self.old.worker, applied, silent=True)
+            if self.new.name in [item.node_name for item in get_subscriber_info(root, queue)]:
+                unregister_subscriber(root, queue, self.new.name, node=self.old.name)
+            add_reigns(root, self.db, queue)  # so that it can tell writers at once where to go
+            _set_note(root, queue, None)
+        reach("takeover.turned")
+        for name in parents_of(self.view.members, self.new.name):
+            if name not in (self.old.name, self.new.name) and name in self.view.databases:
+                unregister_subscriber(self.view.databases[name], queue, self.new.name, node=name)
+
+    def _finish(self) -> None:
+        log.info("'%s' is the root, '%s' reads from it", self.new.name, self.old.name)
+        log.info("Way back: takeover %s --node=%s", self.new.name, self.old.name)
+        log.info("Run compare on '%s' to see that both are equal", self.old.name)
+        try:
+            self._hook("after")
+        finally:
+            reach("takeover.finished")
+
+    def _hook(self, moment: str) -> None:
+        target = self.old.name if moment == "abort" else self.new.name
+        run_hook(
+            self.session.settings,
+            moment,
+            self.old.name,
+            self.new.name,
+            self.view.locations[target].node_location,
+            self.options.timeout,
+        )
+
+
+def _unlock(db: Database, queue: str) -> None:
+    if not db.closed:
+        db.value(query("node", "unlock_move"), [queue])
+
+
+def _set_note(db: Database, queue: str, note: dict[str, str] | None, *, keep: bool = False) -> None:
+    """Write what a closed root says of its takeover; None removes it."""
+    info = get_node_info(db, queue)
+    attrs = {} if info is None else dict(info.attrs)
+    if not keep:
+        for key in _NOTES:
+            attrs.pop(key, None)
+    attrs |= note or {}
+    set_node_attrs(db, queue, urlencode(attrs) or None, quiet=True)
+
+
+def _sequence_values(db: Database, queue: str) -> dict[str, int]:
+    """Read what the sequences of the set have given out on a root."""
+    names = [seq.seq_name for seq in get_seq_list(db, queue) if seq.local]
+    return {name: int(db.value(query("takeover", "sequence_value"), [name])) for name in names}
+
+
+def raise_sequences(db: Database, queue: str, values: dict[str, int]) -> None:
+    """Let the sequences of a new root go on behind those of the old one, and behind what the set
+    was told of them."""
+    for seq in get_seq_list(db, queue):
+        if seq.local:
+            value = max(values.get(seq.seq_name, 0), seq.last_value)
+            db.value(query("takeover", "raise_sequence"), [seq.seq_name, value])
+
+
+def subscribe_at(db: Database, queue: str, view: SetView, node: Member, tick: int) -> None:
+    """Subscribe a node to the new root at a tick; what an earlier run left is replaced."""
+    if node.name in [item.node_name for item in get_subscriber_info(db, queue)]:
+        unregister_subscriber(db, queue, node.name)
+    if not db.value(query("node", "knows_location"), [queue, node.name]):
+        there = view.locations[node.name]
+        register_location(db, queue, there.node_name, there.node_location, there.dead)
+    register_subscriber(db, queue, node.name, node.worker, tick)
+
+
+# -- undoing ---------------------------------------------------------------------------------------
+
+
+def reopen(
+    session: Session, root: Database, new: Database | None, old: str, note: Note | None
+) -> None:
+    """Open a root again that was closed for a takeover; raises where the new root is promoted.
+
+    Its epoch is barred first: a command that hangs cannot promote the new root after this.
+    """
+    if note is not None and new is not None:
+        try:
+            command(new, "vedur.bar_epoch", session.queue, note.epoch, quiet=True)
+        except RefusedError as refused:
+            raise StateError(
+                f'"{note.to}" is the root already ({refused.message}): run the same takeover again '
+                "without --abort to finish it"
+            ) from refused
+        reach("takeover.barred")
+    with root.transaction():
+        if keeps_epochs(root):
+            command(root, "vedur.reopen_root", session.queue, node=old)
+        else:
+            root.execute(query("takeover", "reopen"), [session.queue])
+        _set_note(root, session.queue, None)
+    reach("takeover.reopened")
+
+
+def undo_takeover(session: Session, view: SetView, old: str, options: TakeoverOptions) -> None:
+    """Undo a takeover that was begun: the old root takes writes again."""
+    root = require_member(view.members, old)
+    note = read_note(root)
+    if not root.is_root or note is None:
+        raise StateError(
+            f'node "{old}" is not closed for a takeover: there is nothing to undo'
+            if root.is_root
+            else f'node "{old}" is a {root.type} now: the takeover is done; the way back is '
+            f"takeover {root.provider} --node={old}"
+        )
+    if options.node is not None and options.node != note.to:
+        raise StateError(f'"{old}" is closed for a takeover by "{note.to}", not "{options.node}"')
+    new = view.databases.get(note.to)
+    if new is None and note.to not in options.dead and not view.members[note.to].dead:
+        raise StateError(
+            f'"{note.to}" does not answer, and may be root already: nothing is changed; if it is '
+            f"gone for good, say --dead={note.to}"
+        )
+    if options.dry_run:
+        log.info('"%s" would take writes again', old)
+        return
+    reopen(session, view.databases[old], new, old, note)
+    log.info("'%s' takes writes again: the takeover by '%s' is undone", old, note.to)
+    here = view.locations[old].node_location
+    try:
+        run_hook(session.settings, "abort", old, note.to, here, options.timeout)
+    except DatabaseError as error:
+        log.warning("%s", error.message)

@@ -1,0 +1,60 @@
+-- Statements of resurrect and lost-events (vedur/catalog/lost_events.py, vedur/ops/resurrect).
+
+-- name: available
+-- Does this database know of lost events, and may this role write there?
+select coalesce(
+    pg_catalog.has_table_privilege(pg_catalog.to_regclass('vedur.lost_event'), 'insert'), false)
+
+-- name: keep
+-- Move what is behind a tick out of the queue.
+select vedur.keep_lost_events(%s, %s, %s::uuid)
+
+-- name: events
+-- Where the events of a queue are, and the snapshot of a tick.
+select pgq.quote_fqname(q.queue_data_pfx) as events, t.tick_snapshot::text as snapshot
+from pgq.queue q
+join pgq.tick t on t.tick_queue = q.queue_id and t.tick_id = %s
+where q.queue_name = %s
+
+-- name: behind
+-- Events that a tick has not seen, by what they are about.
+select coalesce(nullif(e.ev_extra1, ''), e.ev_type, '') as about, count(*) as n
+from {events} e
+where e.ev_owner is null
+    and e.ev_type is distinct from 'pgq.global-watermark'
+    and e.ev_txid >= pg_catalog.txid_snapshot_xmin({snapshot}::txid_snapshot)
+    and not pg_catalog.txid_visible_in_snapshot(e.ev_txid, {snapshot}::txid_snapshot)
+group by 1
+order by 1
+
+-- name: list
+-- What was kept, in the order of writing.
+select id, node_name, epoch::text as epoch, first_tick, tick_id, ev_id, ev_time, ev_txid, ev_type, ev_data,
+    ev_extra1, ev_extra2, ev_extra3, ev_extra4, kept_at
+from vedur.lost_event
+where queue_name = %s and (%s::bigint is null or id > %s)
+order by id
+limit %s
+
+-- name: forget
+-- An operator has done with them.
+delete from vedur.lost_event where queue_name = %s
+
+-- name: close
+-- Close the queue of a deposed root for writers and ticker; and the transaction that does it.
+select pg_catalog.txid_current() as txid, d.ret_code, d.ret_note
+from pgq_node.demote_root(%s, 1, null) d
+
+-- name: turn
+-- The deposed root becomes a branch.
+select d.ret_code, d.ret_note, d.last_tick
+from pgq_node.demote_root(%s, 3, %s) d
+
+-- name: has_consumer
+-- Is a consumer registered?
+select exists (
+    select
+    from pgq.subscription s
+    join pgq.queue q on q.queue_id = s.sub_queue
+    join pgq.consumer c on c.co_id = s.sub_consumer
+    where q.queue_name = %s and c.co_name = %s)

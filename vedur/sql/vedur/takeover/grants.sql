@@ -1,0 +1,28 @@
+-- Reigns are for everybody to read: workers of other nodes compare them, applications ask who is root. Those who run nodes write them.
+grant select on vedur.reign to public;
+revoke all on function
+    vedur.begin_reign(text, text, uuid, boolean), vedur.note_reign(text, text), vedur.promote(text, uuid, text, bigint),
+    vedur.bar_epoch(text, uuid), vedur.depose(text, uuid, text, bigint), vedur.reopen_root(text)
+from public;
+
+do $$
+declare
+    _role text;
+begin
+    foreach _role in array array['pgq_admin', 'londiste_writer'] loop
+        if exists (select 1 from pg_catalog.pg_roles where rolname = _role) then
+            execute pg_catalog.format(
+                'grant execute on function vedur.begin_reign(text, text, uuid, boolean), vedur.note_reign(text, text),'
+                ' vedur.promote(text, uuid, text, bigint), vedur.bar_epoch(text, uuid), vedur.depose(text, uuid, text, bigint),'
+                ' vedur.reopen_root(text) to %I', _role);
+            execute pg_catalog.format(
+                'grant select, insert, update, delete on vedur.reign, vedur.barred_epoch, vedur.deposed to %I', _role);
+        end if;
+    end loop;
+    foreach _role in array array['pgq_reader', 'londiste_reader'] loop
+        if exists (select 1 from pg_catalog.pg_roles where rolname = _role) then
+            execute pg_catalog.format('grant select on vedur.deposed to %I', _role);
+        end if;
+    end loop;
+end;
+$$;

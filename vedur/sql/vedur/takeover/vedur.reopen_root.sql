@@ -1,0 +1,43 @@
+create or replace function vedur.reopen_root(
+    in i_queue_name text,
+    out ret_code integer,
+    out ret_note text)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+-- ----------------------------------------------------------------------
+-- Opens the queue of a root again that was closed for a takeover. The caller has made sure that nobody was promoted.
+--
+-- Parameters: i_queue_name - cascaded queue.
+-- Returns: 200 done; 301 not root; 404 no node here; 409 another node is root now.
+-- Writes: pgq.queue.
+-- Raises: nothing.
+-- ----------------------------------------------------------------------
+declare
+    _type text;
+begin
+    select n.node_type into _type from pgq_node.node_info n where n.queue_name = i_queue_name for update;
+    if not found then
+        ret_code := 404;
+        ret_note := 'Node not initialized for queue: ' || i_queue_name;
+        return;
+    end if;
+    if _type <> 'root' then
+        ret_code := 301;
+        ret_note := 'Node not root';
+        return;
+    end if;
+    if exists (select from vedur.deposed d where d.queue_name = i_queue_name) then
+        ret_code := 409;
+        ret_note := 'this root was deposed: ' || vedur.where_to_write(i_queue_name);
+        return;
+    end if;
+    update pgq.queue q
+    set queue_disable_insert = false,
+        queue_external_ticker = false
+    where q.queue_name = i_queue_name;
+    ret_code := 200;
+    ret_note := 'Writing enabled for: ' || i_queue_name;
+end;
+$$;

@@ -1,0 +1,161 @@
+"""A root asks the other nodes of its set whether it is still the root.
+
+Asked for are their histories and positions (node/epoch.py). What a member can tell:
+
+    a reign that continues ours      this root was replaced: its queue is closed, `resurrect` is due
+    a reign beside ours              two nodes were made root; an operator has to choose
+    a position behind our last tick  this root was restored from a backup
+
+A member that does not answer tells nothing, and nothing is concluded from that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from vedur.config import LondisteSettings
+from vedur.db import Database
+from vedur.errors import LostPosition, OtherEpoch, VedurError
+from vedur.failpoint import reach
+from vedur.node import NodeInfo, WorkerState, get_node_info, get_queue_locations
+from vedur.node.endpoint import Endpoint
+from vedur.node.epoch import (
+    OTHER,
+    Reign,
+    ReignKind,
+    Reigns,
+    begin_reign,
+    depose,
+    keeps_epochs,
+    last_reign,
+    next_reign,
+    read_reigns,
+)
+from vedur.node.info import has_schema
+from vedur.node.plan import TAKEOVER_TO
+from vedur.node.position import LOST, read_newest_tick
+
+log = logging.getLogger(__name__)
+
+#: Seconds that a member gets to answer.
+_PATIENCE = 3
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What another member says of the set."""
+
+    info: NodeInfo
+    reigns: Reigns
+
+    def knows(self, epoch: str) -> bool:
+        return any(r.epoch == epoch for r in self.reigns)
+
+
+def require_reign(db: Database, state: WorkerState, settings: LondisteSettings) -> None:
+    """Ask all members; raises where this node is not, or not alone, the root of the set. A reign is
+    begun where another program has made this node root."""
+    if not keeps_epochs(db):
+        return
+    queue = settings.queue_name
+    mine = read_reigns(db, queue)
+    members = list(_ask(db, state.node_name, settings))
+    by = _replaced_by(state.node_name, mine, members)
+    if by is not None:
+        own = get_node_info(db, queue)
+        if own is not None and own.attrs.get(TAKEOVER_TO) == by.root:
+            return  # a takeover is about to make this node a branch
+        depose(db, queue, by)
+        reach("root.deposed")
+        raise deposed_error(by)
+    _require_alone(state.node_name, mine, members)
+    _require_newest(db, queue, mine, members)
+    _adopt(db, queue, state.node_name, mine)
+
+
+def deposed_error(by: Reign) -> OtherEpoch:
+    """Make the error of a root that was replaced."""
+    return OtherEpoch(
+        f'{OTHER}: this root was deposed: "{by.root}" has taken over at tick {by.first_tick} '
+        f"(epoch {by.epoch}); the queue is closed for writers: let applications connect to "
+        f'"{by.root}", and run "resurrect" on this node'
+    )
+
+
+def _ask(db: Database, name: str, settings: LondisteSettings) -> Iterator[_Said]:
+    for member in get_queue_locations(db, settings.queue_name):
+        if member.node_name == name or member.dead:
+            continue
+        try:
+            endpoint = Endpoint.of_node(settings, member.node_location)
+            with endpoint.with_connect_timeout(_PATIENCE).open("member") as there:
+                info = get_node_info(there, settings.queue_name) if has_schema(there) else None
+                if info is not None and info.node_name == member.node_name:
+                    yield _Said(info, read_reigns(there, settings.queue_name))
+        except VedurError as error:
+            log.debug('node "%s" was not asked who is root: %s', member.node_name, error)
+
+
+def _replaced_by(name: str, mine: Reigns, members: list[_Said]) -> Reign | None:
+    """Return the reign that followed the one of this root, None if nobody knows of any. Pure."""
+    here = last_reign(mine)
+    for said in members:
+        there = last_reign(said.reigns)
+        if there is None or there.root == name:
+            continue
+        if here is None:  # the set had no epochs when this node was its root
+            first = min(said.reigns, key=lambda r: r.serial)
+            return first if first.root != name else next_reign(said.reigns, first.epoch)
+        if here.root == name and here.epoch != there.epoch and said.knows(here.epoch):
+            return next_reign(said.reigns, here.epoch) or there
+    return None
+
+
+def _require_alone(name: str, mine: Reigns, members: list[_Said]) -> None:
+    """Raise where another node is root, too. Pure."""
+    here = last_reign(mine)
+    if here is None:
+        return
+    for said in members:
+        there = last_reign(said.reigns)
+        if there is None:
+            continue
+        known = said.knows(here.epoch) or any(r.epoch == there.epoch for r in mine)
+        rival = here.root != name and said.info.is_root and there.epoch == here.epoch
+        if not known or rival:
+            raise OtherEpoch(
+                f'{OTHER}: this node was made root, and "{said.info.node_name}" follows root '
+                f'"{there.root}" (epoch {there.epoch}): two nodes were made root; choose one of '
+                'them, close the other one for applications, and run "resurrect" there'
+            )
+
+
+def _require_newest(db: Database, queue: str, mine: Reigns, members: list[_Said]) -> None:
+    """Raise where a member has applied what this root has never written."""
+    here, newest = last_reign(mine), read_newest_tick(db, queue)
+    for said in members:
+        there = last_reign(said.reigns)
+        tick = said.info.worker_last_tick
+        if here is None or there is None or newest is None or tick is None:
+            continue
+        if here.epoch == there.epoch and not said.info.is_root and tick > newest:
+            # the queue may have got ticks since it was looked at
+            newest = read_newest_tick(db, queue) or newest
+            if tick > newest:
+                raise LostPosition(
+                    f'{LOST}: node "{said.info.node_name}" has applied tick {tick}, and the queue '
+                    f"of this root ends with tick {newest}: this database was restored from an "
+                    f'older backup; run "rejoin" on "{said.info.node_name}", or let it take over '
+                    '("takeover")'
+                )
+
+
+def _adopt(db: Database, queue: str, name: str, mine: Reigns) -> None:
+    """Begin a reign where another program has made this node root."""
+    here = last_reign(mine)
+    if here is not None and here.root != name:
+        epoch = begin_reign(db, queue, ReignKind.ADOPTED)
+        reach("root.adopted")
+        log.info('node "%s" was made root by another program: its epoch is %s', name, epoch)
