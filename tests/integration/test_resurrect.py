@@ -24,6 +24,7 @@ from vedur.cli.resurrect import lost_events
 from vedur.errors import StateError, UsageError
 from vedur.failpoint import POINTS, set_hook
 from vedur.ops.compare import CompareOptions, compare
+from vedur.ops.drop_node import drop_node
 from vedur.ops.resurrect.run import Resurrected, ResurrectOptions, resurrect
 
 __all__ = ["make_chain", "without_spark"]
@@ -188,6 +189,22 @@ def test_what_is_refused(make_chain: MakeChain) -> None:
             run(old)
         assert kept(old) == []
         assert provider(chain, "n1") == "n1"
+
+
+@pytest.mark.usefixtures("without_spark")
+@pytest.mark.timeout(600)
+def test_a_root_that_is_dropped_leaves_no_gravestone(make_chain: MakeChain) -> None:
+    chain = make_set(make_chain)
+    with replaced(chain) as life:
+        life.stop("n1")
+        chain.nodes.remove(chain["n1"])
+        consumers = "select consumer_name from pgq.get_consumer_info(%s)"
+        for kept_for_it in (True, False):
+            names = {row.consumer_name for row in chain["n2"].db.query(consumers, [QUEUE])}
+            assert ("n1.gravestone" in names) is kept_for_it
+            if kept_for_it:
+                with chain["n3"].session() as session:
+                    drop_node(session, "n1")
 
 
 def listed(node: Node, capsys: pytest.CaptureFixture[str], **options: object) -> tuple[int, str]:
