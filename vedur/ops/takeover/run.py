@@ -295,6 +295,7 @@ class _Live:
             answer = command(
                 self.root, "pgq_node.demote_root", self.queue, 2, None, node=self.old.name
             )
+            _require_note(self.root, self.queue, self.old.name, note)
             tick = int(answer.row.last_tick)
             _set_note(self.root, self.queue, {TAKEOVER_TICK: str(tick)}, keep=True)
         reach("takeover.ticked")
@@ -366,6 +367,7 @@ class _Live:
             lock_position(root, queue, self.old.worker)
             args = (queue, 3, self.new.name)
             command(root, "pgq_node.demote_root", *args, node=self.view.prefix(self.old.name))
+            _require_note(root, queue, self.old.name, note)
             if keeps_ticks(root):
                 applied = get_tick(self.db, queue, tick, self.new.name)
                 if applied is not None:
@@ -414,6 +416,17 @@ def _set_note(db: Database, queue: str, note: dict[str, str] | None, *, keep: bo
             attrs.pop(key, None)
     attrs |= note or {}
     set_node_attrs(db, queue, urlencode(attrs) or None, quiet=True)
+
+
+def _require_note(root: Database, queue: str, old: str, note: Note) -> None:
+    """Raise, in a transaction that has locked the node, unless it is still closed for the same
+    takeover: somebody may have undone that one and begun another."""
+    now = read_note(read_member(root, queue, old))
+    if now is None or now.epoch != note.epoch:
+        raise StateError(
+            f'the takeover of "{old}" was undone meanwhile, or another one has begun: nothing more '
+            "is changed"
+        )
 
 
 def _sequence_values(db: Database, queue: str) -> dict[str, int]:
@@ -465,6 +478,8 @@ def reopen(
             command(root, "vedur.reopen_root", session.queue, node=old)
         else:
             root.execute(query("takeover", "reopen"), [session.queue])
+        if note is not None:
+            _require_note(root, session.queue, old, note)
         _set_note(root, session.queue, None)
     reach("takeover.reopened")
 
