@@ -45,13 +45,19 @@ SCENARIOS = (
         ("DEAD", "LOSSES=0"),
         ("DEAD", "LOSSES=0", "CRASHES=0"),
     ),
+    Scenario(
+        "late",
+        "the same with a writer whose snapshot is old",
+        ("DEAD", "LATE", "LOSSES=0"),
+        ("DEAD", "LATE", "LOSSES=0", "CRASHES=0"),
+    ),
     Scenario("rivals", "two failovers to different nodes at the same time", ("RIVALS", "LOSSES=2")),
 )
 
 MISTAKES = (
     Mistake("NO_EPOCH", "dead", "nobody compares reigns, only numbers of ticks"),
     Mistake("NO_WAIT", "live", "the last tick does not wait for old snapshots"),
-    Mistake("NO_WAIT", "dead", "resurrect does not wait for old snapshots"),
+    Mistake("NO_WAIT", "late", "resurrect does not wait for old snapshots"),
     Mistake("PUBLISH_APART", "live", "a branch publishes in a second transaction"),
     Mistake("POSITION_APART", "live", "the position is stored in a second transaction"),
     Mistake("NO_RECHECK", "dead", "a batch does not look again at provider and role"),

@@ -9,7 +9,8 @@
  *     -DLIVE      takeover of a root that works, --abort at any time, takeover killed and run again
  *     -DBACK      takeover, and takeover back
  *     -DTWO       two takeovers and --abort, run at the same time by people who do not know of each other
- *     -DDEAD      failover: the root is killed, or only believed dead; it comes back and is resurrected
+ *     -DDEAD      failover: the root is killed, or only believed dead; it comes back and is resurrected;
+ *                 with -DLATE one of the writers has an old snapshot
  *     -DRIVALS    two failovers to different nodes at the same time
  *
  * and a planted mistake with one of the flags that model/mistakes.py lists.
@@ -719,7 +720,11 @@ init {
         run old_writer(1);
         run takeover(A, B); run takeover(A, B); run abort(A, B); run abort(A, B);
 #elif defined(DEAD)
-        run old_writer(1); run writer(2);
+#ifdef LATE
+        run old_writer(1);
+#else
+        run writer(1);
+#endif
         run killer(); run failover(B, C, 1); run resurrect(B, 2);
 #elif defined(RIVALS)
         run failover(B, C, 1); run failover(C, B, 2);

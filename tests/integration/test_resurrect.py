@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -17,11 +18,13 @@ from tests.labs.in_process import without_spark
 from tests.labs.moving_root import PATIENCE, Life, alive, move, provider, roots
 from tests.labs.pair import QUEUE
 from vedur.catalog.lost_events import get_lost_events
+from vedur.change.event import parse_type
 from vedur.cli.grammar import Call
 from vedur.cli.resurrect import lost_events
 from vedur.errors import StateError, UsageError
 from vedur.failpoint import POINTS, set_hook
 from vedur.ops.compare import CompareOptions, compare
+from vedur.ops.drop_node import drop_node
 from vedur.ops.resurrect.run import Resurrected, ResurrectOptions, resurrect
 
 __all__ = ["make_chain", "without_spark"]
@@ -84,11 +87,15 @@ def rows(node: Node, table: str = "t") -> list[tuple[int, str]]:
     return [tuple(row) for row in node.db.query(f"select id, v from {table} order by 1")]
 
 
-def kept(node: Node) -> list[tuple[str | None, str | None]]:
-    return [(e.ev_type, e.ev_data) for e in get_lost_events(node.db, QUEUE)]
+def kept(node: Node) -> list[tuple[str, object]]:
+    return [_short(e.ev_type, e.ev_data) for e in get_lost_events(node.db, QUEUE)]
 
 
-LOST = [("I:id", "id=2&v=lost%3a+it%27s"), ("U:id", "id=1&v=lost")]
+def _short(ev_type: str | None, data: str | None) -> tuple[str, object]:
+    return parse_type(ev_type).op, json.loads(data or "null")
+
+
+LOST = [("I", {"id": 2, "v": "lost: it's"}), ("U", {"id": 1, "v": "lost"})]
 
 
 @pytest.mark.usefixtures("without_spark")
@@ -159,7 +166,7 @@ def test_a_writer_with_an_old_snapshot_is_waited_for_and_its_event_kept(
             writer.commit()
             thread.join(PATIENCE)
         assert done and done[0].tick is not None
-        assert [data for _, data in kept(old)][-1] == "id=50&v=late"
+        assert kept(old)[-1] == ("I", {"id": 50, "v": "late"})
 
 
 @pytest.mark.usefixtures("without_spark")
@@ -178,15 +185,32 @@ def test_what_is_refused(make_chain: MakeChain) -> None:
             before = chain["n2"].db.query("select * from pgq.tick where tick_id <= %s", [first])
             chain["n2"].db.execute(tick, [first])
         assert before
-        with pytest.raises(StateError, match=f'"n2" no longer has tick {first}'):
+        with pytest.raises(StateError, match=f'root "n2" no longer has tick {first}'):
             run(old)
         assert kept(old) == []
         assert provider(chain, "n1") == "n1"
 
 
+@pytest.mark.usefixtures("without_spark")
+@pytest.mark.timeout(600)
+def test_a_root_that_is_dropped_leaves_no_gravestone(make_chain: MakeChain) -> None:
+    chain = make_set(make_chain)
+    with replaced(chain) as life:
+        life.stop("n1")
+        chain.nodes.remove(chain["n1"])
+        consumers = "select consumer_name from pgq.get_consumer_info(%s)"
+        for kept_for_it in (True, False):
+            names = {row.consumer_name for row in chain["n2"].db.query(consumers, [QUEUE])}
+            assert ("n1.gravestone" in names) is kept_for_it
+            if kept_for_it:
+                with chain["n3"].session() as session:
+                    drop_node(session, "n1")
+
+
 def listed(node: Node, capsys: pytest.CaptureFixture[str], **options: object) -> tuple[int, str]:
     given = {"format": None, "forget": False, "yes": False, **options}
-    code = lost_events(Call(options=type("Options", (), given)), node.settings)  # type: ignore[call-arg]
+    call = Call("londiste3", "n1.ini", None, (), Namespace(**given))
+    code = lost_events(call, node.settings)
     return code, capsys.readouterr().out
 
 
@@ -206,7 +230,7 @@ def test_lost_events_are_listed_exported_and_forgotten(
         assert "insert into" in text.splitlines()[0]
         _, text = listed(old, capsys, format="json")
         found = [json.loads(line) for line in text.splitlines()]
-        assert [(e["ev_type"], e["ev_data"]) for e in found] == LOST
+        assert [_short(e["ev_type"], e["ev_data"]) for e in found] == LOST
         assert [e["tick_id"] is None for e in found] == [False, True]
         _, text = listed(old, capsys, format="sql")
         with psycopg.connect(chain["n2"].settings.db) as new:

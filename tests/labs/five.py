@@ -15,7 +15,7 @@ Every row is one event, and says by its number how far it has come:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -23,6 +23,7 @@ import pytest
 
 from tests.fixtures.pg import TestServer
 from tests.labs.chain import Chain, Node
+from tests.labs.in_process import stay_here
 from tests.labs.pair import QUEUE
 from vedur import db as vdb
 from vedur.config import LondisteSettings
@@ -110,9 +111,8 @@ class Five:
 @pytest.fixture(scope="module")
 def five(newest: TestServer) -> Iterator[Five]:
     """The five nodes; `five.case()` copies them."""
-    made = Five(newest).build()
+    with pytest.MonkeyPatch.context() as patch:
+        stay_here(patch)
+        made = Five(newest).build()
     yield made
     made.drop()
-
-
-MakeFive = Callable[[], Five]

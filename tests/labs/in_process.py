@@ -40,6 +40,11 @@ def try_here(
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replay and first copies run in the process of the test."""
+    stay_here(monkeypatch)
+
+
+def stay_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let replay and first copies run in this process."""
     monkeypatch.setattr(replay, "run_tasks", run_here)
     monkeypatch.setattr(load, "try_tasks", try_here)
     monkeypatch.setattr(load, "parallelism", lambda _spark: 1)

@@ -22,6 +22,8 @@ from vedur.node.setup import unregister_location, unregister_subscriber
 from vedur.ops.change_provider import MAX_WAIT, run_move
 from vedur.ops.members import SetView, read_members
 from vedur.ops.session import Session
+from vedur.ops.takeover.failover import GRAVESTONE
+from vedur.sql import query
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +83,9 @@ def _forget(db: Database, queue: str, name: str, member: str, local: str) -> Non
     try:
         if subscribed:
             unregister_subscriber(db, queue, name, node=prefix)
+        if db.value(query("resurrect", "has_consumer"), [queue, name + GRAVESTONE]):
+            # nobody comes back for what it keeps
+            db.value(query("node", "unregister_consumer"), [queue, name + GRAVESTONE])
         unregister_location(db, queue, name, node=prefix)
     except RefusedError as error:
         log.warning("%s", error.message)

@@ -19,7 +19,7 @@ from vedur.catalog.watch import read_table_problems
 from vedur.change.event import parse_type
 from vedur.errors import StateError, first_line
 from vedur.log import mask
-from vedur.node.info import get_consumer_info
+from vedur.node.info import NodeType, get_consumer_info
 from vedur.node.position import is_lost
 from vedur.ops.session import Session
 from vedur.status.snapshot import read_copies
@@ -134,12 +134,15 @@ def _changed_by_hand(session: Session) -> Iterator[ErrorReport]:
 def _rejoins(session: Session) -> Iterator[ErrorReport]:
     left = get_rejoin_tables(session.db, session.queue)
     if left:
+        # only resurrect leaves such tables on a branch, only rejoin on a leaf
+        leaf = session.require_node().node_type is NodeType.LEAF
+        word, again = ("rejoin", "rejoin --apply") if leaf else ("resurrect", "resurrect")
         yield ErrorReport(
             "rejoin",
-            f"a rejoin is under way or was broken off, {len(left)} table(s) are yet to be repaired",
+            f"a {word} is under way or was broken off, {len(left)} table(s) are yet to be repaired",
             ", ".join(sorted(left)[:10]),
             actions=(
-                "rejoin --apply   (goes on where it was)",
+                f"{again}   (goes on where it was)",
                 "resync TABLE   (copies a table anew instead)",
             ),
         )

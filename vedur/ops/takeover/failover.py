@@ -25,7 +25,7 @@ from vedur.node.endpoint import Endpoint
 from vedur.node.epoch import Match, ReignKind, last_reign, match_reigns, read_reigns
 from vedur.node.info import get_node_info, has_schema
 from vedur.node.plan import plan_move, require_member
-from vedur.node.position import lock_position, read_newest_tick, read_position
+from vedur.node.position import get_tick, lock_position, read_newest_tick, read_position
 from vedur.node.setup import register_location
 from vedur.node.state import change_consumer_provider
 from vedur.node.takeover import (
@@ -69,7 +69,7 @@ def fail_over(
     if options.dry_run:
         log.info("Nothing is changed: --dry-run")
         return
-    with _one_at_a_time(session, view):
+    with _one_at_a_time(session, view, new):
         if not member.is_root:
             tag_dead(session, view, dead)
             _catch_up(session, view, plan, options)
@@ -153,7 +153,7 @@ def _require_fit(session: Session, view: SetView, new: str, options: TakeoverOpt
 
 
 @contextmanager
-def _one_at_a_time(session: Session, view: SetView) -> Iterator[None]:
+def _one_at_a_time(session: Session, view: SetView, new: str) -> Iterator[None]:
     """Keep other commands out on every node that answers: two survivors must not be promoted."""
     with ExitStack() as stack:
         for name, db in sorted(view.databases.items()):
@@ -162,7 +162,17 @@ def _one_at_a_time(session: Session, view: SetView) -> Iterator[None]:
                     f'another command moves node "{name}" just now: wait for it to end'
                 )
             stack.callback(_unlock, db, session.queue)
+        _require_no_other_root(session, view, new)
         yield
+
+
+def _require_no_other_root(session: Session, view: SetView, new: str) -> None:
+    """Ask every node again, with all of them locked: a session that was lost meanwhile, and its
+    lock with it, fails here, and somebody who was quicker is seen."""
+    for name, db in view.databases.items():
+        info = get_node_info(db, session.queue)
+        if info is not None and info.is_root and name != new:
+            raise StateError(f'"{name}" was made root meanwhile: nothing is changed')
 
 
 def _unlock(db: Database, queue: str) -> None:
@@ -200,7 +210,7 @@ def _catch_up(session: Session, view: SetView, plan: Failover, options: Takeover
 
 
 def _promote(session: Session, view: SetView, plan: Failover) -> None:
-    from vedur.ops.takeover.run import raise_sequences
+    from vedur.ops.takeover.run import raise_sequences, subscribe_at
 
     db, queue = view.databases[plan.new], session.queue
     with db.transaction():
@@ -211,6 +221,11 @@ def _promote(session: Session, view: SetView, plan: Failover) -> None:
         args = (queue, epoch, ReignKind.FAILOVER.value, tick)
         command(db, "vedur.promote", *args, node=view.prefix(plan.new))
         db.value(query("node", "register_consumer_at"), [queue, plan.old + GRAVESTONE, tick])
+        for name in plan.orphans:
+            # from now on rotation goes by the consumers of this queue: what they need stays
+            member = view.members[name]
+            if get_tick(db, queue, member.tick or 0, plan.new) is not None:
+                subscribe_at(db, queue, view, member, member.tick or 0)
         register_location(db, queue, plan.old, None, True, quiet=True)  # an event for all nodes
     reach("takeover.failed_over")
     log.info("'%s' is the root behind tick %s, epoch %s", plan.new, tick, epoch)

@@ -301,6 +301,7 @@ class _Live:
         with self.root.transaction():
             self.root.value(query("takeover", "lock_timeout"), [f"{int(left * 1000)}ms"])
             tick = int(self._demote(2).row.last_tick)
+            _require_note(self.root, self.queue, self.old.name, note)
             _set_note(self.root, self.queue, {TAKEOVER_TICK: str(tick)}, keep=True)
         reach("takeover.ticked")
         event = self._first_behind(tick)
@@ -371,6 +372,7 @@ class _Live:
             lock_position(root, queue, self.old.worker)
             args = (queue, 3, self.new.name)
             command(root, "pgq_node.demote_root", *args, node=self.view.prefix(self.old.name))
+            _require_note(root, queue, self.old.name, note)
             if keeps_ticks(root):
                 applied = get_tick(self.db, queue, tick, self.new.name)
                 if applied is not None:
@@ -419,6 +421,17 @@ def _set_note(db: Database, queue: str, note: dict[str, str] | None, *, keep: bo
             attrs.pop(key, None)
     attrs |= note or {}
     set_node_attrs(db, queue, urlencode(attrs) or None, quiet=True)
+
+
+def _require_note(root: Database, queue: str, old: str, note: Note) -> None:
+    """Raise, in a transaction that has locked the node, unless it is still closed for the same
+    takeover: somebody may have undone that one and begun another."""
+    now = read_note(read_member(root, queue, old))
+    if now is None or now.epoch != note.epoch:
+        raise StateError(
+            f'the takeover of "{old}" was undone meanwhile, or another one has begun: nothing more '
+            "is changed"
+        )
 
 
 def _sequence_values(db: Database, queue: str) -> dict[str, int]:
@@ -470,6 +483,8 @@ def reopen(
             command(root, "vedur.reopen_root", session.queue, node=old)
         else:
             root.execute(query("takeover", "reopen"), [session.queue])
+        if note is not None:
+            _require_note(root, session.queue, old, note)
         _set_note(root, session.queue, None)
     reach("takeover.reopened")
 

@@ -1,9 +1,9 @@
 -- Statements of resurrect and lost-events (vedur/catalog/lost_events.py, vedur/ops/resurrect).
 
 -- name: available
--- Does this database know of lost events, and may this role write there?
+-- Does this database know of lost events, and may this role read and forget them?
 select coalesce(
-    pg_catalog.has_table_privilege(pg_catalog.to_regclass('vedur.lost_event'), 'insert'), false)
+    pg_catalog.has_table_privilege(pg_catalog.to_regclass('vedur.lost_event'), 'delete'), false)
 
 -- name: keep
 -- Move what is behind a tick out of the queue.

@@ -8,7 +8,7 @@ begin
     foreach _role in array array['pgq_admin', 'londiste_writer'] loop
         if exists (select 1 from pg_catalog.pg_roles where rolname = _role) then
             execute pg_catalog.format('grant execute on function vedur.keep_lost_events(text, bigint, uuid) to %I', _role);
-            execute pg_catalog.format('grant select, insert, delete on vedur.lost_event to %I', _role);
+            execute pg_catalog.format('grant select, delete on vedur.lost_event to %I', _role);
         end if;
     end loop;
 end;
