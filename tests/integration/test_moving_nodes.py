@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,45 @@ def test_what_cannot_be_is_refused_before_anything_is_paused(tree: Tree) -> None
         change_provider(tree.sessions["dst"], "mid")
     assert not tree.paused("dst")
     assert tree.info("dst").attrs == {}
+
+
+def test_a_worker_that_does_not_run_is_not_waited_for_without_end(tree: Tree) -> None:
+    tick = branches(tree)
+    said = r'consumer "dst" on node "dst" has not answered for \d+ s: nothing is changed, and it is '
+    for drop in (False, True):
+        with pytest.raises(StateError, match=said + "not paused; if it does not run, start it"):
+            if drop:
+                drop_node(tree.sessions["src"], "mid", reparent=True, max_wait=0.2)
+            else:
+                change_provider(tree.sessions["dst"], "mid", max_wait=0.2)
+        if not drop:
+            assert tree.provider("dst") == "src"
+            with tree.workers():
+                change_provider(tree.sessions["dst"], "mid")
+    assert not tree.paused("dst")
+    assert tree.info("dst").attrs == {}
+    assert tree.provider("dst") == "mid"
+    assert tree.subscribers("mid") == {"low": tick, "dst": tick}
+    assert tree.subscribers("src") == {"mid": tick}
+
+
+def test_a_worker_that_ends_during_the_move_goes_on_at_the_new_provider(
+    tree: Tree, caplog: pytest.LogCaptureFixture
+) -> None:
+    tick = branches(tree)
+    with ExitStack() as stack:
+
+        def hook(name: str) -> None:
+            if name == "provider.changed":
+                stack.close()
+
+        stack.enter_context(tree.workers())
+        failpoint.set_hook(hook)
+        stack.push(lambda *exc: failpoint.set_hook(None))
+        change_provider(tree.sessions["dst"], "mid", max_wait=10.0)
+    assert "goes on at 'mid' when it runs" in caplog.text
+    assert (tree.provider("dst"), tree.paused("dst")) == ("mid", False)
+    assert tree.subscribers("src") == {"mid": tick}
 
 
 def test_a_provider_that_is_behind_is_waited_for(
