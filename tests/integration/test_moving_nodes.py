@@ -12,6 +12,7 @@ import pytest
 
 from tests.labs.tree import QUEUE, Tree, tree
 from vedur import failpoint
+from vedur.clock import SystemClock
 from vedur.daemon import PidFile
 from vedur.errors import StateError, UsageError
 from vedur.node.position import get_applied_tick
@@ -157,7 +158,9 @@ def test_what_cannot_be_is_refused_before_anything_is_paused(tree: Tree) -> None
 
 def test_a_worker_that_does_not_run_is_not_waited_for_without_end(tree: Tree) -> None:
     tick = branches(tree)
-    said = r'consumer "dst" on node "dst" has not answered for \d+ s: nothing is changed, and it is '
+    said = (
+        r'consumer "dst" on node "dst" has not answered for \d+ s: nothing is changed, and it is '
+    )
     for drop in (False, True):
         with pytest.raises(StateError, match=said + "not paused; if it does not run, start it"):
             if drop:
@@ -175,20 +178,35 @@ def test_a_worker_that_does_not_run_is_not_waited_for_without_end(tree: Tree) ->
     assert tree.subscribers("src") == {"mid": tick}
 
 
+class Leap(SystemClock):
+    """A clock on which an hour passes with every look, once `leap` is set."""
+
+    leap = 0.0
+    _passed = 0.0
+
+    def monotonic(self) -> float:
+        self._passed += self.leap
+        return super().monotonic() + self._passed
+
+
 def test_a_worker_that_ends_during_the_move_goes_on_at_the_new_provider(
     tree: Tree, caplog: pytest.LogCaptureFixture
 ) -> None:
     tick = branches(tree)
+    clock = tree.sessions["dst"].clock = Leap()
     with ExitStack() as stack:
 
         def hook(name: str) -> None:
             if name == "provider.changed":
-                stack.close()
+                stack.close()  # no worker any more
+                clock.leap = 3600.0
 
         stack.enter_context(tree.workers())
         failpoint.set_hook(hook)
-        stack.push(lambda *exc: failpoint.set_hook(None))
-        change_provider(tree.sessions["dst"], "mid", max_wait=10.0)
+        try:
+            change_provider(tree.sessions["dst"], "mid")
+        finally:
+            failpoint.set_hook(None)
     assert "goes on at 'mid' when it runs" in caplog.text
     assert (tree.provider("dst"), tree.paused("dst")) == ("mid", False)
     assert tree.subscribers("src") == {"mid": tick}

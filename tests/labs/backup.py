@@ -6,6 +6,8 @@ behind: rows, positions, ticks and sequences of an earlier moment.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from tests.labs.leaf import Leaf
 from tests.labs.pair import QUEUE, WORKER
 from vedur import db as vdb
@@ -14,13 +16,20 @@ from vedur.config import LondisteSettings
 from vedur.db import Database
 from vedur.db.conninfo import with_params
 from vedur.ops.session import Session
+from vedur.worker.loop import Worker
+
+
+class HasWorker(Protocol):
+    """A node of a laboratory; its worker has connections to the database."""
+
+    worker: Worker
 
 
 class Backup:
     """A database as it was, to be put back under its own name."""
 
-    def __init__(self, leaf: Leaf, db: Database) -> None:
-        self.leaf, self.db, self.name = leaf, db, str(db.value("select current_database()"))
+    def __init__(self, node: HasWorker, db: Database) -> None:
+        self.node, self.db, self.name = node, db, str(db.value("select current_database()"))
         self.copy = f"{self.name}_backup"
         self._clone(self.name, self.copy)
 
@@ -28,7 +37,7 @@ class Backup:
         self._clone(self.copy, self.name, keep=False)
 
     def _clone(self, source: str, name: str, keep: bool = True) -> None:
-        self.leaf.worker._close_connections()
+        self.node.worker._close_connections()
         connstr = self.db.connstr
         self.db.close()
         with vdb.connect(with_params(connstr, dbname="postgres"), autocommit=True) as a:

@@ -31,6 +31,8 @@ from vedur.sql import query
 from vedur.status.agreement import Disagreement, find_disagreements
 
 DEAD = "dead"
+#: Who may have made the SQL of a node.
+VEDUR, LONDISTE = "Vedur", "Londiste"
 TAGGED = "tagged as dead"
 #: Connections at a time; each is mostly waiting for a server.
 _MAX_THREADS = 16
@@ -70,6 +72,7 @@ class ConsumerError:
 class NodeStatus:
     """One node. `failure` says why nothing more is known.
 
+    software       whose SQL it has, with the version: "Vedur 0.1.0", "Londiste 3.8"
     hop_lag        how much older the tick that it has applied is than its provider's
     subscribers    nodes for which it keeps a subscription, null where that is not known
     disagreements  what other nodes see otherwise: who reads from whom
@@ -91,6 +94,7 @@ class NodeStatus:
     quarantined: int | None = None
     table_problems: tuple[TableProblem, ...] = ()
     failure: str | None = None
+    software: str | None = None
     hop_lag: float | None = None
     subscribers: tuple[str, ...] | None = None
     disagreements: tuple[Disagreement, ...] = ()
@@ -198,7 +202,17 @@ def read_node(db: Database, queue: str, name: str) -> NodeStatus:
         quarantined=read_quarantined(db, queue),
         table_problems=read_table_problems(db, queue),
         subscribers=tuple(item.node_name for item in get_subscriber_info(db, queue)),
+        software=read_software(db),
     )
+
+
+def read_software(db: Database) -> str:
+    """Read whose SQL a node has. Our version stands for the worker, too: the command that creates
+    a node, and the one that upgrades it, install what belongs to their program."""
+    found = db.one(query("status", "software"))
+    if found.readable:
+        return f"{VEDUR} {db.value(query('status', 'vedur_version'))}"
+    return VEDUR if found.vedur else f"{LONDISTE} {found.extension or ''}".strip()
 
 
 def read_quarantined(db: Database, queue: str) -> int | None:
