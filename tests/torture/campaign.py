@@ -77,7 +77,11 @@ class Campaign:
 
     def draw(self) -> str:
         """A fault by its weight; what was tried often comes up less."""
-        names = [n for n in self.faults if self.only in n and not (self.is_cheap and is_dear(n))]
+        names = [
+            n
+            for n in self.faults
+            if self.only in n and not (self.is_cheap and is_dear(n, self.plain))
+        ]
         if not names:
             raise SystemExit(f'no fault is called "{self.only}"')
         if self.done:

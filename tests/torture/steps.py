@@ -46,16 +46,20 @@ WORKS = {
 
 #: Works of the worker that use Spark.
 _SPARK = ("batch", "ahead", "copy")
-_DEAR = re.compile(
-    "worker: kill|Java: kill"
-    "|kill -9 at (batch|ahead|copy|script|quarantine)"
-    r"| at (moment|compare|repair|filter|rejoin|quarantine\.(applied|released))"
+_STARTS_COMMAND = re.compile(
+    r" at (moment|compare|repair|filter|rejoin|quarantine\.(applied|released))"
+)
+_STARTS_WORKER = re.compile(
+    "(worker|leaf): kill|Java: kill|kill -9 at (batch|ahead|copy|script|quarantine|branch)"
 )
 
 
-def is_dear(name: str) -> bool:
-    """Does the fault make somebody start Spark? That takes minutes on a busy machine."""
-    return bool(_DEAR.search(name)) and not name.startswith("root's")
+def is_dear(name: str, plain: bool = False) -> bool:
+    """Does the fault make somebody start Spark? That takes minutes on a busy machine; `plain`
+    workers do without."""
+    if _STARTS_COMMAND.search(name):
+        return True
+    return not plain and bool(_STARTS_WORKER.search(name)) and not name.startswith("root's")
 
 
 def _cut(name: str) -> Run:
