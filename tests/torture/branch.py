@@ -95,8 +95,9 @@ def _reopened(c: Cycle) -> Iterator[None]:
         stands = c.rig.value(ROOT, _STANDS, [QUEUE, MID])
         if stands != here:
             c.rig.query(ROOT, _MOVE, [QUEUE, MID, here])
-        open_batch = "select batch_id from pgq.next_batch_custom(%s, %s, null, 100000, null)"
-        c.rig.query(ROOT, open_batch, [QUEUE, MID])
+        # at least so long that it has several ticks
+        text = "select batch_id from pgq.next_batch_custom(%s, %s, null, null, '1.5 seconds')"
+        c.rig.wait(lambda: c.rig.value(ROOT, text, [QUEUE, MID]), "a long batch", 60)
         c.rig.query(MID, "select pgq.register_consumer(%s, %s)", [QUEUE, copy])
         yield
     finally:

@@ -260,7 +260,7 @@ def status(rig: Rig, tick: int) -> None:
 
 #: Errors that no fault from outside explains; one that a failpoint has raised is the campaign's.
 _OWN = re.compile(
-    r"BUG(?!: Fired: failpoint )"
+    r"BUG(?!: (unexpected error: )?Fired\b)"
     r"|(crashed|failed): .*(\w+ object|invalid literal|unexpected keyword|not subscriptable)"
 )
 

@@ -126,10 +126,15 @@ MEANWHILE: dict[str, Run] = {
 
 
 def _burst(c: Cycle) -> None:
-    """Many changes in many ticks, so that there is something ahead."""
-    for _ in range(8):
-        c.rig.query(ROOT, "update t.big set v = v + 1")
-        time.sleep(0.12)
+    """Many changes in many ticks while the worker rests, so that there is something ahead."""
+    c.rig.ok(c.node, "pause")
+    try:
+        for _ in range(6):
+            c.rig.query(ROOT, "update t.big set v = v + 1")
+            began = c.rig.last_tick(c.provider)
+            c.rig.wait(lambda began=began: c.rig.last_tick(c.provider) > began, "a tick", 60)
+    finally:
+        c.rig.ok(c.node, "resume")
 
 
 def _copy(c: Cycle) -> None:
