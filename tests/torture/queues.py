@@ -30,8 +30,10 @@ begin
         exit when b.batch_id is null or b.cur_tick_id > upto;
         tick := b.cur_tick_id; at := b.cur_tick_time; seq := b.cur_tick_event_seq;
         select count(*), md5(string_agg(
-                row(ev_id, ev_time, ev_retry, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3,
-                    ev_extra4)::text, e'\\n' order by ev_id))
+                row(ev_id, ev_time, ev_retry, ev_type,
+                    -- with sync_watermark a branch tells of a watermark of its own
+                    case when ev_type <> 'pgq.global-watermark' then ev_data end,
+                    ev_extra1, ev_extra2, ev_extra3, ev_extra4)::text, e'\\n' order by ev_id))
             into events, sum
             from pgq.get_batch_events(b.batch_id);
         return next;
