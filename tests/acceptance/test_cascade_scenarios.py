@@ -138,7 +138,7 @@ def test_five_nodes_from_the_beginning_to_another_shape(
         db.execute("insert into mytable (data) values ('load')")
         db.execute("update mytable set data = data || '+' where id = %s", [5 + number % 20])
         if number % 5 == 0:
-            db.execute("delete from mytable where data = 'load' and id %% 7 = 0")
+            db.execute("delete from mytable where data = 'load' and id % 7 = 0")
 
     with running(chain, write):
         # -- tables and a sequence, from the root down

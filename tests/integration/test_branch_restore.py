@@ -29,9 +29,15 @@ def filled(make_chain: MakeChain) -> Chain:
 
 def change(chain: Chain, rounds: int = 3) -> None:
     for number in range(rounds):
-        chain.root.execute("update t set v = %s where id % 2 = 0", [f"round {number}"])
+        chain.root.execute("update t set v = %s where id %% 2 = 0", [f"round {number}"])
         chain.root.execute("insert into t values (%s, 'new')", [100 + number])
         chain.catch_up()
+
+
+def rest(chain: Chain) -> None:
+    """Let no worker keep a connection."""
+    for node in chain.followers:
+        node.worker._close_connections()
 
 
 def back(chain: Chain, name: str, **options: bool) -> Rejoined:
@@ -42,10 +48,10 @@ def back(chain: Chain, name: str, **options: bool) -> Rejoined:
 def restored(make_chain: MakeChain) -> Chain:
     """The branch is as it was three ticks ago; the leaf below it is three ticks ahead of it."""
     chain = filled(make_chain)
+    rest(chain)
     backup = Backup(chain["n2"], chain["n2"].db)
     change(chain)
-    for node in chain.followers:
-        node.worker._close_connections()
+    rest(chain)
     backup.restore()
     return chain
 
@@ -59,8 +65,7 @@ def test_a_restored_branch_passes_the_same_ticks_on_again(make_chain: MakeChain)
     said = r'branch "n2" does not have it.*run "rejoin" on "n2" first, this node goes on by itself'
     with pytest.raises(LostPosition, match=said):
         chain["n3"].worker.work()
-    for node in chain.followers:
-        node.worker._close_connections()
+    rest(chain)
     assert back(chain, "n2").way is Way.MOVE
     done = back(chain, "n2", apply=True)
     assert (done.way, done.tick) == (Way.MOVE, at)
