@@ -211,7 +211,8 @@ def read_software(db: Database) -> str:
     a node, and the one that upgrades it, install what belongs to their program."""
     found = db.one(query("status", "software"))
     if found.readable:
-        return f"{VEDUR} {db.value(query('status', 'vedur_version'))}"
+        version = db.value(query("status", "vedur_version"))
+        return f"{VEDUR} {version}"
     return VEDUR if found.vedur else f"{LONDISTE} {found.extension or ''}".strip()
 
 
