@@ -441,6 +441,19 @@ def test_a_rename_that_is_killed_is_finished_by_the_next_run(tree: Tree, point: 
     renamed(tree, tick)
 
 
+def test_a_name_that_was_just_given_up_is_not_given_again(tree: Tree) -> None:
+    """Nodes that have yet to read of it would end the subscription of the one that has it now."""
+    ours(tree)
+    rename_node(tree.sessions["src"], "dst", "end")
+    with pytest.raises(StateError, match=r'read yet that an earlier node "dst" left.*run it again'):
+        rename_node(tree.sessions["src"], "end", "dst")
+    assert tree.info("dst").node_name == "end"
+    tree.everybody_reaches(tree.tick())
+    rename_node(tree.sessions["src"], "end", "dst")
+    assert tree.info("dst").node_name == "dst"
+    assert set(tree.subscribers("src")) == {"mid", "dst"}
+
+
 def test_a_rename_needs_every_node(tree: Tree) -> None:
     ours(tree)
     tree.dbs["src"].execute(

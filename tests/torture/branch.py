@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -322,8 +323,14 @@ def at_rename(point: str, action: str) -> Run:
 
 
 def _rename(c: Cycle, old: str, new: str) -> None:
-    if any(c.rig.value(node, _LOCATED, [old]) for node in c.rig.nodes):
-        _repeat(c, ROOT, "rename-node", old, new)
+    """Rename, or finish it; a name that was just given up has to be forgotten everywhere before."""
+    deadline = time.monotonic() + 120
+    while any(c.rig.value(node, _LOCATED, [old]) for node in c.rig.nodes):
+        again = c.rig.command(ROOT, "rename-node", old, new)
+        if again.code != 0 and (
+            "not every node has read yet" not in again.err or time.monotonic() > deadline
+        ):
+            raise checks.Failed(f"rename-node {old} {new}: {again.code}: {again.err}")
     for node in c.rig.nodes:
         if c.rig.value(node, _LOCATED, [old]) or not c.rig.value(node, _LOCATED, [new]):
             raise checks.Failed(f"{node} still knows {old}, or does not know {new}")
