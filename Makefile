@@ -69,7 +69,7 @@ peers:  ## the programs that bench compares with, through apt where possible
 bench: dev peers  ## measure beside native, Londiste and others; PART= one of capture apply copy latency compare scale footprint
 	@$(BIN)/python -m bench $(PART) $(ARGS)
 
-torture: dev  ## faults under load: MINUTES=5, SEED=, ONLY=, and hours by MINUTES=600
+torture: dev  ## faults under load: MINUTES=5, SEED=, ONLY=, ARGS="--lab cascade --plain"
 	@$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(ONLY),--only "$(ONLY)") $(ARGS); code=$$?; $(BIN)/python -m tests.torture.report; exit $$code
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.labs.tree import QUEUE, Tree, tree
 from vedur import failpoint
+from vedur.clock import SystemClock
 from vedur.daemon import PidFile
 from vedur.errors import StateError, UsageError
 from vedur.node.position import get_applied_tick
@@ -152,6 +154,62 @@ def test_what_cannot_be_is_refused_before_anything_is_paused(tree: Tree) -> None
         change_provider(tree.sessions["dst"], "mid")
     assert not tree.paused("dst")
     assert tree.info("dst").attrs == {}
+
+
+def test_a_worker_that_does_not_run_is_not_waited_for_without_end(tree: Tree) -> None:
+    tick = branches(tree)
+    said = (
+        r'consumer "dst" on node "dst" has not answered for \d+ s: nothing is changed, and it is '
+    )
+    for drop in (False, True):
+        with pytest.raises(StateError, match=said + "not paused; if it does not run, start it"):
+            if drop:
+                drop_node(tree.sessions["src"], "mid", reparent=True, max_wait=0.2)
+            else:
+                change_provider(tree.sessions["dst"], "mid", max_wait=0.2)
+        if not drop:
+            assert tree.provider("dst") == "src"
+            with tree.workers():
+                change_provider(tree.sessions["dst"], "mid")
+    assert not tree.paused("dst")
+    assert tree.info("dst").attrs == {}
+    assert tree.provider("dst") == "mid"
+    assert tree.subscribers("mid") == {"low": tick, "dst": tick}
+    assert tree.subscribers("src") == {"mid": tick}
+
+
+class Leap(SystemClock):
+    """A clock on which an hour passes with every look, once `leap` is set."""
+
+    leap = 0.0
+    _passed = 0.0
+
+    def monotonic(self) -> float:
+        self._passed += self.leap
+        return super().monotonic() + self._passed
+
+
+def test_a_worker_that_ends_during_the_move_goes_on_at_the_new_provider(
+    tree: Tree, caplog: pytest.LogCaptureFixture
+) -> None:
+    tick = branches(tree)
+    clock = tree.sessions["dst"].clock = Leap()
+    with ExitStack() as stack:
+
+        def hook(name: str) -> None:
+            if name == "provider.changed":
+                stack.close()  # no worker any more
+                clock.leap = 3600.0
+
+        stack.enter_context(tree.workers())
+        failpoint.set_hook(hook)
+        try:
+            change_provider(tree.sessions["dst"], "mid")
+        finally:
+            failpoint.set_hook(None)
+    assert "goes on at 'mid' when it runs" in caplog.text
+    assert (tree.provider("dst"), tree.paused("dst")) == ("mid", False)
+    assert tree.subscribers("src") == {"mid": tick}
 
 
 def test_a_provider_that_is_behind_is_waited_for(
@@ -381,6 +439,19 @@ def test_a_rename_that_is_killed_is_finished_by_the_next_run(tree: Tree, point: 
     tree.killed("src", f"rename.{point}", command)
     rename_node(tree.sessions["src"], "mid", "middle")
     renamed(tree, tick)
+
+
+def test_a_name_that_was_just_given_up_is_not_given_again(tree: Tree) -> None:
+    """Nodes that have yet to read of it would end the subscription of the one that has it now."""
+    ours(tree)
+    rename_node(tree.sessions["src"], "dst", "end")
+    with pytest.raises(StateError, match=r'read yet that an earlier node "dst" left.*run it again'):
+        rename_node(tree.sessions["src"], "end", "dst")
+    assert tree.info("dst").node_name == "end"
+    tree.everybody_reaches(tree.tick())
+    rename_node(tree.sessions["src"], "end", "dst")
+    assert tree.info("dst").node_name == "dst"
+    assert set(tree.subscribers("src")) == {"mid", "dst"}
 
 
 def test_a_rename_needs_every_node(tree: Tree) -> None:

@@ -120,6 +120,7 @@ def test_events_about_what_is_gone_do_not_stop_a_worker(
         ("londiste.remove-table", "public.unknown", ""),
         ("londiste.remove-seq", "public.unknown", ""),
         ("pgq.unregister-location", "leaf", "q"),
+        ("pgq.unregister-location", "root", "q"),
         ("pgq.unregister-location", "unknown", "q"),
         ("pgq.global-watermark", "1000000", "q"),
     ):
@@ -132,6 +133,7 @@ def test_events_about_what_is_gone_do_not_stop_a_worker(
     assert "leaf" in [m.node_name for m in get_queue_locations(leaf.leaf, "q")]
     said = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert any("own location: it is kept" in line for line in said)
+    assert any("location of node's parent: it is kept" in line for line in said)
 
 
 def test_create_on_a_node_that_is_there(lab: Lab) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.labs.tree import QUEUE, Tree, tree
+from vedur import __version__
+from vedur.ops.doctor.result import Verdict
+from vedur.ops.doctor.run import check_versions
 from vedur.ops.show import status
 from vedur.status.overview import open_reader
 from vedur.status.problems import Kind, problems
-from vedur.status.tree import tree_lines
+from vedur.status.tree import OWN, tree_lines
 
 __all__ = ["tree"]
 
@@ -80,5 +83,26 @@ def test_the_overview_names_who_holds_back_rotation_and_who_disagrees(chain: Tre
         )
         nodes = {node.name: node for node in reader.read().nodes}
         assert nodes["dst"].status.failure == 'the database at its location has node "mid"'
+    finally:
+        reader.close()
+
+
+def test_each_node_says_what_it_is(chain: Tree) -> None:
+    chain.dbs["dst"].execute("update vedur.component set version = '0.0.9' where schema = 'vedur'")
+    found = status(chain.sessions["src"])
+    assert {node.name: node.software for node in found.nodes} == {
+        "src": OWN, "mid": "Londiste", "low": "Londiste", "dst": "Vedur 0.0.9",
+    }  # fmt: skip
+    assert found.as_dict()["nodes"][0].keys() >= {"software"}
+    text = "\n".join(tree_lines(found))
+    assert (text.count("Version: "), text.count("Version: Londiste")) == (3, 2)
+    reader = open_reader(chain.sessions["src"].settings, "test")
+    try:
+        (other,) = check_versions(reader.read())
+        assert other.verdict is Verdict.WARN
+        assert other.found == f"dst has the SQL of Vedur 0.0.9, this program is {OWN}"
+        chain.dbs["dst"].execute("update vedur.component set version = %s", [__version__])
+        (fine,) = check_versions(reader.read())
+        assert fine.found == f"{OWN} on all nodes but low: Londiste, mid: Londiste"
     finally:
         reader.close()

@@ -19,8 +19,8 @@ from vedur.ops.session import Session
 from vedur.worker.loop import Worker
 
 
-class Working(Protocol):
-    """A node whose worker runs in this process."""
+class HasWorker(Protocol):
+    """A node of a laboratory; its worker has connections to the database."""
 
     worker: Worker
 
@@ -28,8 +28,8 @@ class Working(Protocol):
 class Backup:
     """A database as it was, to be put back under its own name."""
 
-    def __init__(self, leaf: Working, db: Database) -> None:
-        self.leaf, self.db, self.name = leaf, db, str(db.value("select current_database()"))
+    def __init__(self, node: HasWorker, db: Database) -> None:
+        self.node, self.db, self.name = node, db, str(db.value("select current_database()"))
         self.copy = f"{self.name}_backup"
         self._clone(self.name, self.copy)
 
@@ -37,7 +37,7 @@ class Backup:
         self._clone(self.copy, self.name, keep=False)
 
     def _clone(self, source: str, name: str, keep: bool = True) -> None:
-        self.leaf.worker._close_connections()
+        self.node.worker._close_connections()
         connstr = self.db.connstr
         self.db.close()
         with vdb.connect(with_params(connstr, dbname="postgres"), autocommit=True) as a:

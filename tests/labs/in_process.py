@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,30 +10,10 @@ import pytest
 from tests.fixtures.pg import VERSIONS
 from tests.labs.leaf import Leaf, MakeDbOn
 from tests.labs.pair import Pair
-from vedur.errors import VedurError
+from tests.labs.tasks_here import run_here as run_here
+from tests.labs.tasks_here import try_here as try_here
 from vedur.pipeline.copy import load
 from vedur.pipeline.replay import stage as replay
-from vedur.pipeline.spark.tasks import TaskAnswer, plain
-
-
-def run_here(
-    _spark: object, do: Callable[[Any], Any], items: Sequence[Any], _kept: object = None
-) -> list[Any]:
-    """Do the work of `run_tasks` without Spark; answers are JSON all the same."""
-    return [json.loads(json.dumps(do(item), default=plain)) for item in items]
-
-
-def try_here(
-    spark: object, do: Callable[[Any], Any], items: Sequence[Any], _kept: object = None
-) -> list[TaskAnswer]:
-    """Do the work of `try_tasks` without Spark."""
-    answers = []
-    for item in items:
-        try:
-            answers.append(TaskAnswer(*run_here(spark, do, [item])))
-        except VedurError as error:
-            answers.append(TaskAnswer(error=error))
-    return answers
 
 
 @pytest.fixture

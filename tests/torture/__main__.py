@@ -9,20 +9,25 @@ import time
 from pathlib import Path
 
 from tests.torture.campaign import Campaign
-from tests.torture.faults import FAULTS
+from tests.torture.labs import faults_of
+from tests.torture.rig import LABS
 
 RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results" / "torture.jsonl"
 
 
-def recovered(path: Path) -> frozenset[str]:
-    """Names of the faults that the record has a recovery of."""
+def recovered(path: Path, lab: str) -> frozenset[str]:
+    """Names of the faults that the record has a recovery of, in a laboratory."""
     found = map(json.loads, path.read_text().splitlines()) if path.exists() else ()
-    return frozenset(r["fault"] for r in found if r["outcome"] == "recovered")
+    return frozenset(
+        r["fault"] for r in found if r["outcome"] == "recovered" and r.get("lab", "pair") == lab
+    )
 
 
 def main() -> int:
     """Parse, run, count."""
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
+    parser.add_argument("--lab", choices=sorted(LABS), default="pair", help="which laboratory")
+    parser.add_argument("--plain", action="store_true", help="workers without Spark: see plain.py")
     parser.add_argument("--cycles", type=int, default=10**9, help="end after so many recoveries")
     parser.add_argument("--minutes", type=float, default=None, help="end after so many minutes")
     parser.add_argument("--seed", type=int, default=None, help="repeats draws and moments")
@@ -35,14 +40,16 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="name the faults and end")
     args = parser.parse_args()
     if args.list:
-        print("\n".join(sorted(FAULTS)))
+        print("\n".join(sorted(faults_of(args.lab, args.plain))))
         return 0
     seed = args.seed if args.seed is not None else int(time.time()) % 1_000_000
     print(f"seed {seed}", flush=True)
     began = time.monotonic()
     try:
-        done = recovered(RESULTS) if args.untried else frozenset()
-        with Campaign(seed, args.results, args.only, args.cheap, done) as campaign:
+        done = recovered(RESULTS, args.lab) if args.untried else frozenset()
+        with Campaign(
+            seed, args.results, args.only, args.cheap, done, lab=args.lab, plain=args.plain
+        ) as campaign:
             print(f"ready after {time.monotonic() - began:.1f} s: {campaign.rig.base}", flush=True)
             campaign.run(args.cycles, args.minutes)
     except KeyboardInterrupt:

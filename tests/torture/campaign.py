@@ -17,13 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import tests.torture.nodes
-import tests.torture.quarantine
-import tests.torture.rejoin  # noqa: F401  (the same)
 from tests.torture import checks
-from tests.torture.faults import FAULTS, Cycle, NotReached, Skipped
+from tests.torture.faults import Cycle, NotReached, Skipped
+from tests.torture.labs import faults_of
 from tests.torture.load import Load
 from tests.torture.neutral import neutral
+from tests.torture.queues import Queues
 from tests.torture.rig import Rig
 from tests.torture.steps import is_dear
 
@@ -42,18 +41,22 @@ class Campaign:
     #: faults that another run has recovered from come last
     done: frozenset[str] = frozenset()
     say: bool = True
+    lab: str = "pair"
+    plain: bool = False
     outcomes: Counter[str] = field(default_factory=Counter)
     _tried: Counter[str] = field(default_factory=Counter)
     _offsets: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
-        self.rig = Rig()
+        self.rig = Rig(self.lab, self.plain)
+        self.faults = faults_of(self.lab, self.plain)
         self.commit = _commit()
 
     def __enter__(self) -> Campaign:
         self.rig.start()
         self.load = Load(lambda: self.rig.connect("root"), self.seed).start()
+        self.queues = [Queues(self.rig, node) for node in self.rig.nodes[1:-1]]
         self.baseline = checks.Baseline(self.rig)
         return self
 
@@ -74,12 +77,16 @@ class Campaign:
 
     def draw(self) -> str:
         """A fault by its weight; what was tried often comes up less."""
-        names = [n for n in FAULTS if self.only in n and not (self.is_cheap and is_dear(n))]
+        names = [
+            n
+            for n in self.faults
+            if self.only in n and not (self.is_cheap and is_dear(n, self.plain))
+        ]
         if not names:
             raise SystemExit(f'no fault is called "{self.only}"')
         if self.done:
             names = [n for n in names if n not in self.done and not self._tried[n]] or names
-        weights = [FAULTS[n][0] / (1 + self._tried[n]) for n in names]
+        weights = [self.faults[n][0] / (1 + self._tried[n]) for n in names]
         return self.rng.choices(names, weights)[0]
 
     @property
@@ -96,6 +103,10 @@ class Campaign:
         c = Cycle(self.rig, self.load, random.Random(f"{self.seed} {number} {name}"))
         c.cheap = self.is_cheap
         record: dict[str, Any] = {"seed": self.seed, "cycle": number, "fault": name}
+        if self.lab != "pair":
+            record["lab"] = self.lab
+        if self.plain:
+            record["plain"] = True
         began = time.monotonic()
         try:
             self.load.resume()
@@ -125,7 +136,7 @@ class Campaign:
 
     def _break(self, c: Cycle, name: str, record: dict[str, Any]) -> str:
         try:
-            FAULTS[name][1](c)
+            self.faults[name][1](c)
         except NotReached as error:
             record["reason"] = str(error)
             return "not reached"
@@ -137,22 +148,29 @@ class Campaign:
         return "recovered"
 
     def _recover(self, c: Cycle) -> float:
-        """Writers rest; the leaf must come to a tick of now, and copies to their end."""
+        """Writers rest; all nodes must come to a tick of now, and copies to their end."""
         began = time.monotonic()
         self.load.pause()
         rig = self.rig
         rig.wait(lambda: rig.servers["root"].running and rig.last_tick(), "the root", 180.0)
         c.note["tick"] = rig.forced_tick(RECOVERY)
-        rig.wait(lambda: rig.position() >= c.note["tick"], "the leaf to come back", RECOVERY)
-        rig.wait(lambda: rig.unfinished_tables() == 0, "copies to end", RECOVERY)
+        for node in rig.followers:
+            reached = lambda node=node: rig.position(node) >= c.note["tick"]  # noqa: E731
+            rig.wait(reached, f"the {node} to come back", RECOVERY)
+            whole = lambda node=node: rig.unfinished_tables(node) == 0  # noqa: E731
+            rig.wait(whole, f"copies of the {node} to end", RECOVERY)
         return time.monotonic() - began
 
     def _look(self, c: Cycle) -> dict[str, Any]:
         rows = checks.contents(self.rig)
+        for queue in self.queues:
+            c.note["events"] = queue.compare(c.note["tick"])
         checks.positions(self.rig)
         checks.sequences(self.rig)
         self.baseline.leftovers(self.rig)
         checks.status(self.rig, c.note["tick"])
+        for queue in self.queues:
+            queue.rotated(c.note["tick"])
         bugs = checks.log_bugs(self.rig, self._offsets)
         if bugs:
             raise checks.Failed(f"an error of our own in a log: {bugs[0][:300]}")

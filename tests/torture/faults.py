@@ -21,7 +21,7 @@ import psycopg
 
 from tests.torture import checks
 from tests.torture.load import Load
-from tests.torture.processes import java_of, spark_pythons
+from tests.torture.processes import Supervised, java_of, spark_pythons
 from tests.torture.rig import LEAF, ROOT, Rig
 from tests.torture.schema import NAMES, OWNER
 
@@ -45,6 +45,23 @@ class Cycle:
     rng: random.Random
     note: dict[str, Any] = field(default_factory=dict)
     cheap: bool = False
+    #: the node that reads from another one, and whose worker or tables are broken
+    node: str = LEAF
+
+    @property
+    def process(self) -> str:
+        """The worker of that node."""
+        return self.rig.worker_name(self.node)
+
+    @property
+    def worker(self) -> Supervised:
+        """The worker of that node."""
+        return self.rig.processes[self.process]
+
+    @property
+    def provider(self) -> str:
+        """The node that it reads from."""
+        return self.rig.provider_of(self.node)
 
     def some_time(self, most: float = 1.2) -> None:
         """A random moment of the load."""
@@ -60,25 +77,25 @@ class Cycle:
 
     def must_say_away(self, away: str) -> None:
         """Asked at the other node, a node that is away is said to be away."""
-        other = ROOT if away == LEAF else LEAF
+        other = LEAF if away == ROOT else ROOT
         node = self.said(other)[away]
         if node["type"] != "unreachable" or not node["failure"]:
             raise checks.Failed(f"{away} is away, status says {node}")
 
     def must_say_standing(self) -> None:
-        """A leaf whose worker is dead stands at its tick, and its lag is the age of that tick."""
+        """A node whose worker is dead stands at its tick, and its lag is the age of that tick."""
         before, older = self._standing()
-        node = self.said(ROOT)[LEAF]
+        node = self.said(ROOT)[self.node]
         after, old = self._standing()
         if not before <= node["tick"] <= after:
-            raise checks.Failed(f"leaf stands at {before}, status says {node}")
+            raise checks.Failed(f"{self.node} stands at {before}, status says {node}")
         if before == after and not (older - 0.1 <= node["lag"] <= old + 0.1):
-            raise checks.Failed(f"leaf is {older} to {old} s behind, status says {node}")
+            raise checks.Failed(f"{self.node} is {older} to {old} s behind, status says {node}")
 
     def _standing(self) -> tuple[int, float]:
-        """Where the leaf stands, and the age of that tick by the root's clock; after a jump of that
+        """Where the node stands, and the age of that tick by the root's clock; after a jump of that
         clock ticks may be of tomorrow, and nobody is behind those."""
-        tick = self.rig.position()
+        tick = self.rig.position(self.node)
         text = (
             "select extract(epoch from clock_timestamp() - tick_time)::float8 from pgq.tick"
             " where tick_id = %s"
@@ -89,7 +106,7 @@ class Cycle:
         """A worker that cannot work says so in `status`."""
         deadline = time.monotonic() + limit
         while True:
-            errors = self.said(ROOT)[LEAF]["errors"]
+            errors = self.said(ROOT)[self.node]["errors"]
             if any(words in e["error"] for e in errors):
                 return
             if time.monotonic() > deadline:
@@ -118,18 +135,18 @@ def kill_worker(c: Cycle) -> None:
     c.some_time()
     with_status = c.rng.random() < 0.3
     if with_status:
-        c.rig.worker.held.set()
-    c.rig.worker.kill()
+        c.worker.held.set()
+    c.worker.kill()
     if with_status:
         c.some_time()
         c.must_say_standing()
-        c.rig.worker.held.clear()
+        c.worker.held.clear()
 
 
 @fault("Spark's Java: kill -9", 3)
 def kill_java(c: Cycle) -> None:
     c.some_time()
-    java = java_of(c.rig.worker.pid)
+    java = java_of(c.worker.pid)
     if java is None:
         raise NotReached("no Java")
     os.kill(java, signal.SIGKILL)
@@ -137,7 +154,7 @@ def kill_java(c: Cycle) -> None:
 
 @fault("Spark's Python task process: kill -9", 4)
 def kill_task(c: Cycle) -> None:
-    _, tasks = spark_pythons(c.rig.worker.pid)
+    _, tasks = spark_pythons(c.worker.pid)
     c.some_time()
     if not tasks:
         raise NotReached("no task process")
@@ -148,7 +165,7 @@ def kill_task(c: Cycle) -> None:
 
 @fault("Spark's Python daemon: kill -9", 3)
 def kill_daemon(c: Cycle) -> None:
-    tops, _ = spark_pythons(c.rig.worker.pid)
+    tops, _ = spark_pythons(c.worker.pid)
     c.some_time()
     if not tops:
         raise NotReached("no daemon")
@@ -172,7 +189,7 @@ def kill_root_worker(c: Cycle) -> None:
 @fault("worker: stopped (SIGSTOP) for seconds", 3)
 def freeze_worker(c: Cycle) -> None:
     c.some_time()
-    pid = c.rig.worker.pid
+    pid = c.worker.pid
     os.kill(pid, signal.SIGSTOP)
     time.sleep(c.rng.uniform(0.5, 2.0))
     c.must_say_standing()
@@ -212,12 +229,6 @@ def _server_fault(name: str, mode: str) -> Run:
     return run
 
 
-for _node in (LEAF, ROOT):
-    fault(f"{_node}'s server: immediate stop", 6)(_server_fault(_node, "immediate"))
-    fault(f"{_node}'s server: postmaster kill -9", 3)(_server_fault(_node, "kill"))
-    fault(f"{_node}'s server: fast restart", 3)(_server_fault(_node, "fast"))
-
-
 def _backend_kill(name: str) -> Run:
     def run(c: Cycle) -> None:
         c.some_time()
@@ -237,10 +248,6 @@ def our_backends(rig: Rig, name: str) -> list[int]:
         " and application_name <> 'torture'"
     )
     return [row[0] for row in rig.query(name, text)]
-
-
-for _node in (LEAF, ROOT):
-    fault(f"{_node}'s server: one backend kill -9", 4)(_backend_kill(_node))
 
 
 # -- network -------------------------------------------------------------------------------------
@@ -284,12 +291,6 @@ def _flap(name: str) -> Run:
             c.rig.proxies[name].drop()
 
     return run
-
-
-for _node in (LEAF, ROOT):
-    fault(f"network to the {_node}: cut", 6)(_cut(_node))
-    fault(f"network to the {_node}: stalled", 5)(_stall(_node))
-    fault(f"network to the {_node}: connections dropped again and again", 5)(_flap(_node))
 
 
 @fault("network: packets vanish", 3)
@@ -357,15 +358,12 @@ def _full_server(name: str) -> Run:
     return run
 
 
-for _node in (LEAF, ROOT):
-    fault(f"{_node}'s server: max_connections reached", 5)(_full_server(_node))
-
-
 def _locked(name: str, mode: str) -> Run:
     def run(c: Cycle) -> None:
         c.some_time()
+        there = c.node if name == LEAF else name
         tables = [f"{OWNER}.{t}" for t in NAMES if t not in ("gone",)]
-        with c.rig.connect(name) as db, db.transaction():
+        with c.rig.connect(there) as db, db.transaction():
             db.execute("set local lock_timeout = '30s'")
             table = c.rng.choice(tables)
             with contextlib.suppress(psycopg.errors.LockNotAvailable):
@@ -384,7 +382,7 @@ fault("root: table locked by a long transaction", 3)(_locked(ROOT, "share"))
 @fault("leaf: rows locked by a long transaction", 3)
 def rows_locked(c: Cycle) -> None:
     c.some_time()
-    with c.rig.connect(LEAF) as db, db.transaction():
+    with c.rig.connect(c.node) as db, db.transaction():
         db.execute("set local lock_timeout = '30s'")
         db.execute("select from t.acct for update")
         time.sleep(c.rng.uniform(0.5, 3.0))
@@ -410,9 +408,21 @@ def _signals(name: str, function: str) -> Run:
     return run
 
 
-for _node in (LEAF, ROOT):
-    fault(f"{_node}: statements cancelled", 6)(_signals(_node, "pg_cancel_backend"))
-    fault(f"{_node}: backends terminated", 6)(_signals(_node, "pg_terminate_backend"))
+def of_node(node: str, title: str) -> dict[str, tuple[float, Run]]:
+    """Faults of a node's server and of the way to it; the page calls the node `title`."""
+    return {
+        f"{title}'s server: immediate stop": (6, _server_fault(node, "immediate")),
+        f"{title}'s server: postmaster kill -9": (3, _server_fault(node, "kill")),
+        f"{title}'s server: fast restart": (3, _server_fault(node, "fast")),
+        f"{title}'s server: one backend kill -9": (4, _backend_kill(node)),
+        f"{title}'s server: max_connections reached": (5, _full_server(node)),
+        f"network to the {title}: cut": (6, _cut(node)),
+        f"network to the {title}: stalled": (5, _stall(node)),
+        f"network to the {title}: connections dropped again and again": (5, _flap(node)),
+        f"{title}: statements cancelled": (6, _signals(node, "pg_cancel_backend")),
+        f"{title}: backends terminated": (6, _signals(node, "pg_terminate_backend")),
+        f"clock of the {title}'s server jumps": (3, _clock(node)),
+    }
 
 
 # -- time ----------------------------------------------------------------------------------------
@@ -425,11 +435,12 @@ def _clock(name: str) -> Run:
         c.some_time()
         jump = c.rng.choice((-7200, -3600, -30, 45, 3600, 86400))
         c.note["seconds"] = jump
-        c.rig.clocks[name].set(jump)
+        clock = c.rig.clocks[c.process if name == "worker" else name]
+        clock.set(jump)
         try:
             moves_on(c, f"clock of {name} set by {jump} s")
         finally:
-            c.rig.clocks[name].set(0)
+            clock.set(0)
         moves_on(c, f"clock of {name} set back by {jump} s")
 
     return run
@@ -438,11 +449,12 @@ def _clock(name: str) -> Run:
 def moves_on(c: Cycle, what: str) -> None:
     """Replication goes on by itself, without a tick being asked for."""
     began = c.rig.last_tick()
-    c.rig.wait(lambda: c.rig.position() > began, f"changes to arrive: {what}", 180.0)
+    c.rig.wait(lambda: c.rig.position(c.node) > began, f"changes to arrive: {what}", 180.0)
 
 
-for _node, _words in ((ROOT, "root's server"), (LEAF, "leaf's server"), ("worker", "worker")):
-    fault(f"clock of the {_words} jumps", 3)(_clock(_node))
+for _node in (LEAF, ROOT):
+    FAULTS.update(of_node(_node, _node))
+fault("clock of the worker jumps", 3)(_clock("worker"))
 
 
 @fault("root: transaction open across ticks and rotations", 5)

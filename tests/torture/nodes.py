@@ -15,14 +15,14 @@ import psycopg
 
 from tests.torture import checks
 from tests.torture.faults import FAULTS, Cycle, Run
-from tests.torture.rig import DBNAME, LEAF, ROOT
+from tests.torture.rig import DBNAME, LEAF, MID, ROOT
 from tests.torture.steps import TITLES, with_command
 from vedur import db as vdb
 from vedur.db.install import install
 from vedur.demo.lab import QUEUE
 from vedur.failpoint import POINTS
 
-EXTRA, MID = "extra", "mid"
+EXTRA = "extra"
 _STANDS = "select last_tick from pgq.get_consumer_info(%s, %s)"
 _APPLIED = "select last_tick_id from pgq_node.local_state where consumer_name = %s"
 _PROVIDER = "select provider_node from pgq_node.local_state where consumer_name = %s"

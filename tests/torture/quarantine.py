@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.torture import checks
 from tests.torture.faults import FAULTS, Cycle, NotReached, Run
-from tests.torture.rig import LEAF, ROOT
+from tests.torture.rig import ROOT
 from tests.torture.steps import REACH, TITLES, choose, meanwhile, with_command
 from vedur.failpoint import POINTS
 
@@ -23,12 +23,14 @@ _HELD = "select count(*) from vedur.quarantine"
 
 def _refuse(c: Cycle) -> int:
     """A row that the leaf refuses; the number of the event that `errors` names."""
-    c.rig.query(LEAF, f"alter table {TABLE} add constraint refuse_bad check (v <> 'bad') not valid")
+    c.rig.query(
+        c.node, f"alter table {TABLE} add constraint refuse_bad check (v <> 'bad') not valid"
+    )
     c.rig.query(ROOT, f"insert into {TABLE} values (500, 'bad')")
     found: list[int] = []
 
     def named() -> bool:
-        done = c.rig.command(LEAF, "errors", "--json")
+        done = c.rig.command(c.node, "errors", "--json")
         said: list[dict[str, Any]] = json.loads(done.out or "[]")
         found[:] = [e["ev_id"] for e in said if e["kind"] == "event" and e["table"] == TABLE]
         return bool(found)
@@ -39,7 +41,7 @@ def _refuse(c: Cycle) -> int:
 
 
 def _cure(c: Cycle) -> None:
-    c.rig.query(LEAF, f"alter table {TABLE} drop constraint if exists refuse_bad")
+    c.rig.query(c.node, f"alter table {TABLE} drop constraint if exists refuse_bad")
     c.rig.query(ROOT, f"delete from {TABLE} where id = 500")
 
 
@@ -54,26 +56,26 @@ def at_skip(point: str, action: str) -> Run:
         event = _refuse(c)
         with_command(
             c, point, action,
-            lambda control: c.rig.command(LEAF, *_skip_args(event), control=control),
+            lambda control: c.rig.command(c.node, *_skip_args(event), control=control),
         )  # fmt: skip
         text = "select count(*) from vedur.skip_request where ev_id = %s"
-        asked = c.rig.value(LEAF, text, [event])
+        asked = c.rig.value(c.node, text, [event])
         if action != "hold" and asked != (point == "skip.asked"):
             raise checks.Failed(f"{point}: {asked} requests for event {event}")
         if not asked:
-            c.rig.ok(LEAF, *_skip_args(event))
+            c.rig.ok(c.node, *_skip_args(event))
         _goes_on(c)
         _cure(c)
-        c.rig.ok(LEAF, "resync", TABLE)
+        c.rig.ok(c.node, "resync", TABLE)
 
     return run
 
 
 def _goes_on(c: Cycle) -> None:
     """The worker carries the request out and replicates again."""
-    c.rig.wait(lambda: c.rig.value(LEAF, _OPEN) == 0, "the skip to be carried out", 300)
+    c.rig.wait(lambda: c.rig.value(c.node, _OPEN) == 0, "the skip to be carried out", 300)
     began = c.rig.last_tick()
-    c.rig.wait(lambda: c.rig.position() > began, "changes behind the skipped one", 300)
+    c.rig.wait(lambda: c.rig.position(c.node) > began, "changes behind the skipped one", 300)
 
 
 def at_quarantine(point: str, action: str) -> Run:
@@ -83,25 +85,27 @@ def at_quarantine(point: str, action: str) -> Run:
         event = _refuse(c)
         if point == "quarantine.written":
             name = choose(c, "batch") if action == "hold" else None
-            c.rig.arm("worker", point, action)
-            c.rig.ok(LEAF, *_skip_args(event))
-            if not c.rig.fired("worker", REACH):
+            c.rig.arm(c.process, point, action)
+            c.rig.ok(c.node, *_skip_args(event))
+            if not c.rig.fired(c.process, REACH):
                 raise NotReached(point)
-            meanwhile(c, "worker", name)
+            meanwhile(c, c.process, name)
             _goes_on(c)
             _cure(c)
-            c.rig.ok(LEAF, "resync", TABLE)
+            c.rig.ok(c.node, "resync", TABLE)
             return
-        c.rig.ok(LEAF, *_skip_args(event))
+        c.rig.ok(c.node, *_skip_args(event))
         _goes_on(c)
-        c.rig.query(LEAF, f"alter table {TABLE} drop constraint refuse_bad")
+        c.rig.query(c.node, f"alter table {TABLE} drop constraint refuse_bad")
         words = ("quarantine", "replay", f"--table={TABLE}")
-        with_command(c, point, action, lambda control: c.rig.command(LEAF, *words, control=control))
-        if c.rig.value(LEAF, _HELD):
+        with_command(
+            c, point, action, lambda control: c.rig.command(c.node, *words, control=control)
+        )
+        if c.rig.value(c.node, _HELD):
             if point == "quarantine.released" and action != "hold":
                 raise checks.Failed("events are in quarantine after they were replayed")
-            c.rig.ok(LEAF, *words)
-        if c.rig.value(LEAF, _HELD):
+            c.rig.ok(c.node, *words)
+        if c.rig.value(c.node, _HELD):
             raise checks.Failed("quarantine replay leaves events behind")
 
     return run
@@ -115,7 +119,7 @@ def cured(run: Run) -> Run:
             run(c)
         except NotReached:
             _cure(c)
-            c.rig.ok(LEAF, "resync", TABLE)
+            c.rig.ok(c.node, "resync", TABLE)
             raise
         _cure(c)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tests.torture import checks
 from tests.torture.faults import FAULTS, Cycle, NotReached, Run
-from tests.torture.rig import LEAF, ROOT
+from tests.torture.rig import ROOT
 from tests.torture.steps import REACH, TITLES, choose, meanwhile, with_command
 from vedur.failpoint import POINTS
 
@@ -19,13 +19,15 @@ _AWAY = 600.0
 
 def _set_back(c: Cycle) -> None:
     """Events are lost for the leaf; the load goes on meanwhile."""
-    c.rig.ok(LEAF, "pause")
-    before = c.rig.position()
+    c.rig.ok(c.node, "pause")
+    before = c.rig.position(c.node)
     c.rig.query(ROOT, "update t.big set v = v + 1")
-    c.rig.wait(lambda: c.rig.last_tick() > before + 1, "ticks that the leaf will lack", 60)
-    c.rig.query(ROOT, _MOVE, [LEAF, c.rig.last_tick()])
-    c.rig.query(LEAF, "delete from vedur.position")
-    c.rig.ok(LEAF, "resume")
+    c.rig.wait(
+        lambda: c.rig.last_tick(c.provider) > before + 1, "ticks that the leaf will lack", 60
+    )
+    c.rig.query(c.provider, _MOVE, [c.node, c.rig.last_tick(c.provider)])
+    c.rig.query(c.node, "delete from vedur.position")
+    c.rig.ok(c.node, "resume")
     c.must_say_error("Lost position")
 
 
@@ -38,14 +40,14 @@ def at_rejoin(point: str, action: str) -> Run:
             with_command(
                 c, point, action,
                 lambda control: c.rig.command(
-                    LEAF, "rejoin", "--apply", control=control, timeout=_AWAY
+                    c.node, "rejoin", "--apply", control=control, timeout=_AWAY
                 ),
             )  # fmt: skip
         finally:
-            again = c.rig.command(LEAF, "rejoin", "--apply", timeout=_AWAY)
+            again = c.rig.command(c.node, "rejoin", "--apply", timeout=_AWAY)
         if again.code != 0:
             raise checks.Failed(f"rejoin after {point}: {again.code}: {again.err}")
-        if c.rig.value(LEAF, "select count(*) from vedur.rejoin"):
+        if c.rig.value(c.node, "select count(*) from vedur.rejoin"):
             raise checks.Failed("rejoin leaves tables behind")
 
     return run
@@ -56,16 +58,16 @@ def at_position(point: str, action: str) -> Run:
 
     def run(c: Cycle) -> None:
         other = choose(c, "batch") if action == "hold" else None
-        c.rig.ok(LEAF, "pause")
-        c.rig.arm("worker", point, action)
+        c.rig.ok(c.node, "pause")
+        c.rig.arm(c.process, point, action)
         text = "select min(tick_id) from pgq.tick where tick_id < %s"
-        older = c.rig.value(ROOT, text, [c.rig.position()])
+        older = c.rig.value(c.provider, text, [c.rig.position(c.node)])
         if older is not None:
-            c.rig.query(ROOT, _MOVE, [LEAF, older])
-        c.rig.ok(LEAF, "resume")
-        if older is None or not c.rig.fired("worker", REACH):
+            c.rig.query(c.provider, _MOVE, [c.node, older])
+        c.rig.ok(c.node, "resume")
+        if older is None or not c.rig.fired(c.process, REACH):
             raise NotReached(point)
-        meanwhile(c, "worker", other)
+        meanwhile(c, c.process, other)
 
     return run
 
@@ -74,9 +76,11 @@ def at_location(point: str, action: str) -> Run:
     """A fault while all nodes are told an address."""
 
     def run(c: Cycle) -> None:
-        words = ("change-location", LEAF, c.rig.through(LEAF))
-        with_command(c, point, action, lambda control: c.rig.command(LEAF, *words, control=control))
-        c.rig.ok(LEAF, *words)
+        words = ("change-location", c.node, c.rig.through(c.node))
+        with_command(
+            c, point, action, lambda control: c.rig.command(c.node, *words, control=control)
+        )
+        c.rig.ok(c.node, *words)
 
     return run
 

@@ -24,39 +24,50 @@ FINDINGS = Path(__file__).with_name("findings.md")
 #: "seed/cycle" of a stop -> what it turned out to be, written by whoever looked at the evidence.
 VERDICTS = Path(__file__).with_name("verdicts.json")
 Record = dict[str, Any]
+_STEP = "what happened, and at which step"
+#: What the page calls the laboratories.
+_LABS = {"pair": "Root and leaf", "cascade": "Root, branch and leaf"}
 
 _HEAD = """\
 # Reliability
 
 <!-- made by python -m tests.torture.report: do not edit -->
 
-`make torture` breaks a running pair of nodes under load, again and again, and looks after every
-break whether anything was lost, doubled or left behind. This page is made from its records
+`make torture` breaks running nodes under load, again and again, and looks after every break
+whether anything was lost, doubled or left behind. This page is made from its records
 (`bench/results/torture.jsonl`).
 
 **{recovered} crash-recover cycles, {differences} differences.** {seeds} runs, {transactions}
-transactions of load, medians and maxima of the time until the leaf was at a tick of now again.
+transactions of load, medians and maxima of the time until all nodes were at a tick of now again.
 The machine (2 cores) was shared with other builds: load average {load_low} to {load_high}, median
 {load_mid}, so times are upper bounds.
 
-## The laboratory
+## The laboratories
 
-Root on PostgreSQL 16, leaf on PostgreSQL 18, a TCP proxy between the worker and each of them, the
-ticker with maintenance and rotated tables every 2 seconds, worker processes that are
-started again when they are dead, as systemd would. Load: inserts, updates, key updates, deletes,
-swaps of unique values, savepoints and rollbacks, transactions of up to 1,500 rows, TRUNCATE,
-cascading foreign keys, sequences, values of 30 types, TOAST; eleven tables, one of them filtered
-and under another name on the leaf.
+**Root and leaf.** Root on PostgreSQL 16, leaf on PostgreSQL 18, a TCP proxy between the worker and
+each of them, the ticker with maintenance and rotated tables every 2 seconds, worker processes that
+are started again when they are dead, as systemd would. Load: inserts, updates, key updates,
+deletes, swaps of unique values, savepoints and rollbacks, transactions of up to 1,500 rows,
+TRUNCATE, cascading foreign keys, sequences, values of 30 types, TOAST; eleven tables, one of them
+filtered and under another name on the leaf.
+
+**Root, branch and leaf** (`--lab cascade`). A branch on PostgreSQL 15 between the two, with a
+ticker of its own on its server. Each fault of the first laboratory breaks here the leaf below the
+branch, or the branch; besides, the leaf moves between the two, further nodes are created and
+dropped, the branch gets another name. {plain} of its cycles had workers that carry their tasks
+themselves, without Java, so that killing them at every step is cheap (`--plain`).
 
 A cycle draws a fault and breaks things at a random moment, or when a process comes to a named step
 (`vedur/failpoint.py`; only code of the tests can arm one). "Another fault" means that the process
 is held at the step while something else breaks: a server crashes, the network is cut, backends
 are terminated, Java is killed. After the fault nobody helps. Then writers rest, and this must hold:
 
-- the leaf comes to a tick written after the fault, every copy to its end;
-- all rows are equal (md5 over all rows of each table, taken on both servers by the campaign's own
+- every node comes to a tick written after the fault, every copy to its end;
+- all rows are equal (md5 over all rows of each table, taken on all servers by the campaign's own
   statements), and columns, indexes and foreign keys too;
-- the provider knows the leaf's position, sequences are not behind;
+- the queue of the branch has had all ticks of the root's, each with the same events in all columns,
+  read side by side by a consumer without a gap; both queues are rotated;
+- each provider knows the position of the node below, sequences are not behind;
 - no staging table, slice, consumer, hold, connection, old snapshot, prepared transaction,
   advisory lock, process or temporary file is left;
 - `status` says that all is well; and while a node was away, a worker dead or a disk full, it had
@@ -91,13 +102,21 @@ def page(records: list[Record], load: Record | None = None) -> str:
         load_low=loads[0],
         load_high=loads[-1],
         load_mid=f"{statistics.median(loads):.1f}",
+        plain=sum(bool(r.get("plain")) for r in good if _lab(r) == "cascade"),
     )
-    moments = [r for r in records if " at " not in r["fault"]]
-    steps = [r for r in records if " at " in r["fault"]]
-    text += "\n## Faults at random moments\n\n" + _table(moments, "fault")
-    text += "\n## Faults at named steps\n\n" + _table(steps, "what happened, and at which step")
-    text += "\n## What broke while a process was held at a step\n\n" + _meanwhile(good)
-    text += _not_reached(records) + _untried(good) + _stops(bad)
+    for lab, title in _LABS.items():
+        here = [r for r in records if _lab(r) == lab]
+        if not here and lab != "pair":
+            continue
+        moments = [r for r in here if " at " not in r["fault"]]
+        steps = [r for r in here if " at " in r["fault"]]
+        fine = [r for r in good if _lab(r) == lab]
+        text += f"\n## {title}: {len(fine):,} cycles\n"
+        text += "\n### Faults at random moments\n\n" + _table(moments, "fault")
+        text += "\n### Faults at named steps\n\n" + _table(steps, _STEP)
+        text += "\n### What broke while a process was held at a step\n\n" + _meanwhile(fine)
+        text += _not_reached(here) + _untried(lab, fine)
+    text += _stops(bad)
     if load is not None:
         text += "\n" + load_section(load)
     text += "\n" + FINDINGS.read_text("utf-8")
@@ -105,6 +124,10 @@ def page(records: list[Record], load: Record | None = None) -> str:
     text += f"\n## Seeds\n\nSeed (cycles that recovered): {seeds}.\n"
     text += "Draws and moments repeat with `--seed`; what the machine does meanwhile does not.\n"
     return text
+
+
+def _lab(record: Record) -> str:
+    return str(record.get("lab", "pair"))
 
 
 def _count(records: list[Record], seed: int) -> int:
@@ -160,14 +183,15 @@ def _not_reached(records: list[Record]) -> str:
     return text + " (their cycles were checked like all others).\n"
 
 
-def _untried(good: list[Record]) -> str:
+def _untried(lab: str, good: list[Record]) -> str:
     """What the campaign can do and has no record of: nobody should take it for tested."""
-    from tests.torture.campaign import FAULTS
+    from tests.torture.labs import faults_of
 
-    left = sorted(FAULTS.keys() - {r["fault"] for r in good}, key=_order)
+    faults = faults_of(lab)
+    left = sorted(faults.keys() - {r["fault"] for r in good}, key=_order)
     if not left:
         return ""
-    text = f"\n## Not tried yet\n\n{len(left)} of {len(FAULTS)} faults have no record:\n"
+    text = f"\n### Not tried yet\n\n{len(left)} of {len(faults)} faults have no record:\n"
     groups: dict[str, list[str]] = defaultdict(list)
     for name in left:
         what, _, step = name.partition(" at ")

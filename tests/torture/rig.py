@@ -1,6 +1,7 @@
-"""The laboratory of the campaign: two servers, a proxy before each, ticker, workers, load.
+"""The laboratories of the campaign: a server for each node, a proxy before each, tickers, workers.
 
-The leaf's worker reaches both servers through proxies only; the load, the ticker and the checks go
+`pair` is a root and a leaf; `cascade` has a branch between them, with a ticker of its own. Workers
+reach all servers through proxies only; the load, the ticker and the checks go
 straight. The leaf's tables live in a tablespace of their own, a small tmpfs where the machine
 allows mounts, so that its disk can be filled without the write-ahead log.
 """
@@ -26,14 +27,19 @@ import psycopg
 from tests.fixtures.proxy import Proxy
 from tests.torture import clockshim, schema
 from tests.torture.commands import Commands, Done
+from tests.torture.plain import PLAIN
 from tests.torture.processes import Supervised, working_in
 from tests.torture.wire import NoWire, Wire
 from vedur.demo.lab import QUEUE, Lab
 from vedur.demo.server import Server, available
 
 DBNAME = "torture"
-ROOT, LEAF = "root", "leaf"
+ROOT, MID, LEAF = "root", "mid", "leaf"
+#: laboratory -> its nodes, each below the one before
+LABS = {"pair": (ROOT, LEAF), "cascade": (ROOT, MID, LEAF)}
 DISK_MB = 96
+#: The ticker on the server of the branch.
+MID_TICKER = "mid_ticker"
 #: What makes cycles short: small waits, small batches, quick rotation.
 _WORKER = {
     "loop_delay": "0.2",
@@ -63,13 +69,20 @@ _SERVER = {
 class Rig:
     """Everything that a cycle breaks and looks at."""
 
-    def __init__(self) -> None:
+    def __init__(self, lab: str = "pair", plain: bool = False) -> None:
+        self.nodes = LABS[lab]
+        self.followers = self.nodes[1:]
+        #: workers carry their tasks themselves, without Java: see tests/torture/plain.py
+        self.plain = plain
         self.base = Path(tempfile.mkdtemp(prefix="vedur-torture-"))
         self.lab = Lab(base=self.base)
         self.tmp = self.base / "tmp"
         self.tmp.mkdir()
         self.library = clockshim.build(self.base)
-        self.clocks = {n: clockshim.Clock(self.base / f"clock.{n}") for n in (ROOT, LEAF, "worker")}
+        self.clocks = {
+            name: clockshim.Clock(self.base / f"clock.{name}")
+            for name in (*self.nodes, *map(self.worker_name, self.followers))
+        }
         self.proxies: dict[str, Proxy] = {}
         try:
             self.wire: Wire | None = Wire()
@@ -86,6 +99,8 @@ class Rig:
         """Servers, nodes, tables, daemons; returns when the first copies are done."""
         found = available()
         versions = {ROOT: found.get(16) or found[min(found)], LEAF: found[max(found)]}
+        if MID in self.nodes:
+            versions[MID] = found[min(found)]
         for name, binaries in versions.items():
             with self._server_env(name):
                 self.lab.server(name, binaries, **_SERVER)
@@ -101,11 +116,15 @@ class Rig:
                 db.execute(f"alter database {DBNAME} set default_tablespace = small")
         with self.connect(LEAF) as db:
             db.execute(schema.TABLES + schema.LEAF_ONLY)
+        if MID in self.nodes:
+            with self.connect(MID) as db:
+                db.execute(schema.TABLES + schema.BRANCH_ONLY)
         self.commands = Commands(self.base, self.env())
         self._write_inis()
-        self._create_nodes()
-        self._start_daemons()
-        self.wait(lambda: self.unfinished_tables() == 0, "first copies", 600.0)
+        self._create_root()
+        for name in self.followers:  # from the root down: each copies from the one above
+            self._create_follower(name)
+            self.wait(lambda name=name: self.unfinished_tables(name) == 0, "first copies", 600.0)
         return self
 
     def close(self, keep: bool = False) -> None:
@@ -170,39 +189,63 @@ class Rig:
     def _write_inis(self) -> None:
         java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # starts sooner
         spark = f"\n[spark]\nspark.master = local[2]\nspark.driver.extraJavaOptions = {java}\n"
-        for name in (ROOT, LEAF):
+        for name in self.nodes:
             self.lab.worker_ini(name, self.through(name), _WORKER, spark)
+        if MID in self.nodes:
+            files = {f"{x}file": f"{self.base}/{x}/{MID_TICKER}.{x}" for x in ("log", "pid")}
+            path = self.lab.ticker_ini(MID, {**_TICKER, **files})
+            self.lab.inis[MID_TICKER] = path.rename(path.with_stem(MID_TICKER))
         self.lab.ticker_ini(ROOT, _TICKER)
 
-    def _create_nodes(self) -> None:
+    def _create_root(self) -> None:
         self.ok(ROOT, "create-root", ROOT, self.through(ROOT))
-        self.ok(LEAF, "create-leaf", LEAF, self.through(LEAF), f"--provider={self.through(ROOT)}")
         with self.connect(ROOT) as db:
             db.execute("update pgq.queue set queue_rotation_period = '2 seconds'")
         names = [f"{schema.OWNER}.{t}" for t in schema.NAMES]
         self.ok(ROOT, "add-table", *names, f"{schema.OWNER}.part")
         self.ok(ROOT, "add-seq", *schema.SEQUENCES)
-        self.ok(LEAF, "add-table", *names)
-        self.add_part()
-        self.ok(LEAF, "add-seq", *schema.SEQUENCES)
+        self.start_ticker("ticker", "pgqd")
+        self.start_worker(ROOT)
 
-    def add_part(self) -> None:
-        """The filtered and renamed table, on the leaf."""
-        self.ok(
-            LEAF, "add-table", f"--dest-table={schema.OWNER}.{schema.PART_HERE}",
-            f"--copy-condition={schema.PART_CONDITIONS[0]}", f"{schema.OWNER}.part",
-        )  # fmt: skip
+    def _create_follower(self, name: str) -> None:
+        kind = "branch" if name == MID else "leaf"
+        above = self.through(self.provider_of(name))
+        self.ok(name, f"create-{kind}", name, self.through(name), f"--provider={above}")
+        self.add_tables(name, *(f"{schema.OWNER}.{t}" for t in (*schema.NAMES, "part")))
+        self.ok(name, "add-seq", *schema.SEQUENCES)
+        if name == MID:
+            self.start_ticker(MID_TICKER, MID_TICKER)
+        self.start_worker(name)
 
-    def _start_daemons(self) -> None:
-        for name, program, args in (
-            ("ticker", "pgqd", [str(self.lab.inis["pgqd"])]),
-            ("root", "londiste3", [str(self.lab.inis[ROOT]), "worker"]),
-            ("worker", "londiste3", [str(self.lab.inis[LEAF]), "worker"]),
-        ):
-            argv = [sys.executable, "-m", "tests.torture.entry", str(self.control(name)), program]
-            env = self.env("worker" if name == "worker" else None)
-            output = self.base / "log" / f"{name}.out"
-            self.processes[name] = Supervised(name, argv + args, env, output, self.base).start()
+    def add_tables(self, node: str, *names: str) -> None:
+        """Tables of a node below the root; on the leaf one of them is filtered and renamed."""
+        part = f"{schema.OWNER}.part"
+        if node == LEAF and part in names:
+            names = tuple(name for name in names if name != part)
+            self.ok(
+                LEAF, "add-table", f"--dest-table={schema.OWNER}.{schema.PART_HERE}",
+                f"--copy-condition={schema.PART_CONDITIONS[0]}", part,
+            )  # fmt: skip
+        if names:
+            self.ok(node, "add-table", *names)
+
+    def start_ticker(self, name: str, ini: str) -> None:
+        """A ticker, as a process that is kept alive."""
+        self._start(name, "pgqd", [str(self.lab.inis[ini])])
+
+    def start_worker(self, node: str, *, plain: bool = False) -> None:
+        """The worker of a node, as a process that is kept alive."""
+        args = [str(self.lab.inis[node]), "worker"]
+        self._start(self.worker_name(node), "londiste3", args, plain=plain or self.plain)
+
+    def _start(self, name: str, program: str, args: list[str], *, plain: bool = False) -> None:
+        argv = [sys.executable, "-m", "tests.torture.entry", str(self.control(name)), program]
+        clock = name if name in map(self.worker_name, self.followers) else None
+        env = self.env(clock)
+        if plain:
+            env[PLAIN] = "1"
+        output = self.base / "log" / f"{name}.out"
+        self.processes[name] = Supervised(name, argv + args, env, output, self.base).start()
 
     # -- reaching things ------------------------------------------------------------------------
 
@@ -211,10 +254,13 @@ class Rig:
         """By node."""
         return self.lab.servers
 
-    @property
-    def worker(self) -> Supervised:
-        """The leaf's worker."""
-        return self.processes["worker"]
+    def worker_name(self, node: str) -> str:
+        """The name of a node's worker among the processes."""
+        return "worker" if node == LEAF else f"{node}_worker" if node == MID else node
+
+    def provider_of(self, node: str) -> str:
+        """The node above another one, when the laboratory is at rest."""
+        return self.nodes[self.nodes.index(node) - 1]
 
     def through(self, name: str) -> str:
         """The connect string that the product uses."""
@@ -319,11 +365,11 @@ class Rig:
 
     # -- facts ----------------------------------------------------------------------------------
 
-    def unfinished_tables(self) -> int:
-        """Tables of the leaf that are not ok, and foreign keys that are still put aside."""
+    def unfinished_tables(self, node: str = LEAF) -> int:
+        """Tables of a node that are not ok, and foreign keys that are still put aside."""
         return int(
             self.value(
-                LEAF,
+                node,
                 "select (select count(*) from londiste.table_info"
                 " where local and (merge_state is distinct from 'ok' or custom_snapshot is not null"
                 "                  or dropped_ddl is not null))"
@@ -337,14 +383,14 @@ class Rig:
         attrs = parse_qs(self.value(LEAF, text, [f"{schema.OWNER}.part"]))
         return attrs["copy_condition"][0]
 
-    def position(self) -> int:
-        """The tick that the leaf has completed."""
+    def position(self, node: str = LEAF) -> int:
+        """The tick that a node has completed."""
         text = "select last_tick_id from pgq_node.local_state where consumer_name = %s"
-        return int(self.value(LEAF, text, [LEAF]))
+        return int(self.value(node, text, [node]))
 
-    def last_tick(self) -> int:
-        """The newest tick of the root."""
-        return int(self.value(ROOT, "select max(tick_id) from pgq.tick"))
+    def last_tick(self, node: str = ROOT) -> int:
+        """The newest tick of the root's queue, or of a branch's."""
+        return int(self.value(node, "select max(tick_id) from pgq.tick"))
 
     def forced_tick(self, limit: float) -> int:
         """A tick that was begun after now."""

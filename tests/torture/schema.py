@@ -44,6 +44,8 @@ insert into t.lines select i, o, i, 'x' from generate_series(1, 50) o, generate_
 insert into t.big select i, 0, repeat('x', 40) from generate_series(1, 3000) i;
 insert into t.part select i, i % 10, null, i from generate_series(1, 200) i;
 """
+#: The branch has the whole table, the leaf a part of it.
+BRANCH_ONLY = "create table t.part (id int primary key, grp int not null, note text, v int);"
 LEAF_ONLY = "create table t.part_here (id int primary key, grp int not null, note text, v int);"
 
 #: A row of t.types from a few random numbers; %(id)s is its key.

@@ -20,7 +20,7 @@ from tests.torture import checks
 from tests.torture.commands import Done
 from tests.torture.faults import FAULTS, Cycle, NotReached, Run, crash, our_backends
 from tests.torture.processes import java_of
-from tests.torture.rig import LEAF, ROOT
+from tests.torture.rig import LEAF, MID, ROOT
 from tests.torture.schema import NAMES, OWNER, PART_CONDITIONS
 from vedur.failpoint import POINTS
 
@@ -29,7 +29,7 @@ TITLES = {"kill": "kill -9", "error": "error", "hold": "another fault"}
 #: How long a step may take to come round under load.
 REACH = 90.0
 #: work -> (process that does it, share of the draw); commands that start Spark are dear
-_WORKS = {
+WORKS = {
     "batch": ("worker", 60),
     "ahead": ("worker", 12),
     "copy": ("worker", 70),
@@ -46,16 +46,20 @@ _WORKS = {
 
 #: Works of the worker that use Spark.
 _SPARK = ("batch", "ahead", "copy")
-_DEAR = re.compile(
-    "worker: kill|Java: kill"
-    "|kill -9 at (batch|ahead|copy|script|quarantine)"
-    r"| at (moment|compare|repair|filter|rejoin|quarantine\.(applied|released))"
+_STARTS_COMMAND = re.compile(
+    r" at (moment|compare|repair|filter|rejoin|quarantine\.(applied|released))"
+)
+_STARTS_WORKER = re.compile(
+    "(worker|leaf): kill|Java: kill|kill -9 at (batch|ahead|copy|script|quarantine|branch)"
 )
 
 
-def is_dear(name: str) -> bool:
-    """Does the fault make somebody start Spark? That takes minutes on a busy machine."""
-    return bool(_DEAR.search(name)) and not name.startswith("root's")
+def is_dear(name: str, plain: bool = False) -> bool:
+    """Does the fault make somebody start Spark? That takes minutes on a busy machine; `plain`
+    workers do without."""
+    if _STARTS_COMMAND.search(name):
+        return True
+    return not plain and bool(_STARTS_WORKER.search(name)) and not name.startswith("root's")
 
 
 def _cut(name: str) -> Run:
@@ -80,7 +84,7 @@ def _crash(name: str) -> Run:
 
 
 def _java(c: Cycle) -> None:
-    java = java_of(c.rig.worker.pid)
+    java = java_of(c.worker.pid)
     if java is not None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(java, signal.SIGKILL)
@@ -104,10 +108,13 @@ def _nothing(c: Cycle) -> None:
 #: What may happen while a process is held at a step.
 MEANWHILE: dict[str, Run] = {
     "leaf's server crashes": _crash(LEAF),
+    "branch's server crashes": _crash(MID),
     "root's server crashes": _crash(ROOT),
     "network to the leaf cut": _cut(LEAF),
+    "network to the branch cut": _cut(MID),
     "network to the root cut": _cut(ROOT),
     "leaf's backends terminated": _terminate(LEAF),
+    "branch's backends terminated": _terminate(MID),
     "root's backends terminated": _terminate(ROOT),
     "Java killed": _java,
     "root's tables rewritten": _rewrite,
@@ -119,25 +126,26 @@ MEANWHILE: dict[str, Run] = {
 
 
 def _burst(c: Cycle) -> None:
-    """Many changes in many ticks, so that there is something ahead."""
-    for _ in range(8):
-        c.rig.query(ROOT, "update t.big set v = v + 1")
-        time.sleep(0.12)
+    """Many changes in many ticks while the worker rests, so that there is something ahead."""
+    c.rig.ok(c.node, "pause")
+    try:
+        for _ in range(6):
+            c.rig.query(ROOT, "update t.big set v = v + 1")
+            began = c.rig.last_tick(c.provider)
+            c.rig.wait(lambda began=began: c.rig.last_tick(c.provider) > began, "a tick", 60)
+    finally:
+        c.rig.ok(c.node, "resume")
 
 
 def _copy(c: Cycle) -> None:
     names = [f"{OWNER}.{t}" for t in c.rng.sample([*NAMES, "part"], c.rng.choice((1, 1, 2, 4)))]
     if c.rng.random() < 0.4:
         c.note["by"] = f"remove-table, add-table {' '.join(names)}"
-        c.rig.ok(LEAF, "remove-table", *names)
-        if f"{OWNER}.part" in names:
-            names.remove(f"{OWNER}.part")
-            c.rig.add_part()
-        if names:
-            c.rig.ok(LEAF, "add-table", *names)
+        c.rig.ok(c.node, "remove-table", *names)
+        c.rig.add_tables(c.node, *names)
     else:
         c.note["by"] = f"resync {' '.join(names)}"
-        c.rig.ok(LEAF, "resync", *names)
+        c.rig.ok(c.node, "resync", *names)
 
 
 def _script_file(c: Cycle) -> str:
@@ -165,12 +173,14 @@ _BRING: dict[str, Run] = {"ahead": _burst, "copy": _copy, "script": _script}
 # -- faults at steps of daemons ------------------------------------------------------------------
 
 
-def _at_step(work: str, what: str, action: str) -> Run:
-    process = _WORKS[work][0]
+def at_step(work: str, what: str, action: str) -> Run:
+    """A fault where a daemon comes to a step."""
     point = f"{work}.{what}"
 
     def run(c: Cycle) -> None:
         other = choose(c, work) if action == "hold" else None
+        process = WORKS[work][0]
+        process = c.process if process == "worker" else process
         most = {"batch": 4, "ticker": 12, "copy": 0}
         c.rig.arm(process, point, action, c.rng.randint(0, most.get(work, 0)))
         _BRING.get(work, lambda c: None)(c)
@@ -183,7 +193,10 @@ def _at_step(work: str, what: str, action: str) -> Run:
 
 def choose(c: Cycle, work: str) -> str:
     """What else breaks while a process is held."""
-    names = [n for n in MEANWHILE if n != "Java killed" or (work in _SPARK and not c.cheap)]
+    spark = work in _SPARK and not c.cheap and not c.rig.plain
+    names = [n for n in MEANWHILE if n != "Java killed" or spark]
+    if MID not in c.rig.nodes:
+        names = [n for n in names if "branch" not in n]
     name = c.rng.choices(names, [1 if n == "Java killed" else 6 for n in names])[0]
     c.note["meanwhile"] = name
     return name
@@ -238,7 +251,7 @@ def _compare(point: str, action: str) -> Run:
         table = f"{OWNER}.{c.rng.choice([*NAMES, 'part'])}"
         done, _ = with_command(
             c, point, action,
-            lambda control: c.rig.command(LEAF, "compare", table, control=control),
+            lambda control: c.rig.command(c.node, "compare", table, control=control),
         )  # fmt: skip
         if "do not match" in done.err:
             raise checks.Failed(f"compare sees a difference that is none: {done.err}")
@@ -251,9 +264,11 @@ def _compare(point: str, action: str) -> Run:
 def _repair(point: str, action: str) -> Run:
     def run(c: Cycle) -> None:
         c.load.pause()
-        c.rig.wait(lambda: c.rig.position() >= c.rig.last_tick(), "the leaf before damage", 300)
+        c.rig.wait(
+            lambda: c.rig.position(c.node) >= c.rig.last_tick(), "the node before damage", 300
+        )
         c.rig.query(
-            LEAF,
+            c.node,
             "set session_replication_role = replica;"
             "delete from t.acct where id % 7 = 0;"
             "update t.acct set note = 'damage' where id % 5 = 0;"
@@ -262,9 +277,9 @@ def _repair(point: str, action: str) -> Run:
         c.load.resume()
         with_command(
             c, point, action,
-            lambda control: c.rig.command(LEAF, "repair", "--apply", "t.acct", control=control),
+            lambda control: c.rig.command(c.node, "repair", "--apply", "t.acct", control=control),
         )  # fmt: skip
-        again = c.rig.command(LEAF, "repair", "--apply", "t.acct", timeout=400)
+        again = c.rig.command(c.node, "repair", "--apply", "t.acct", timeout=400)
         if again.code != 0:
             raise checks.Failed(f"repair after {point}: {again.code}: {again.err}")
 
@@ -287,7 +302,9 @@ def _execute(point: str, action: str) -> Run:
             raise checks.Failed(f"{name} is not there after its commit")
         if point != "execute.committed" and action != "hold" and before != 0:
             raise checks.Failed(f"{name} is there without its commit")
-        c.rig.wait(lambda: c.rig.value(LEAF, applied, [name]) == 1, f"{name} on the leaf", 300)
+        for node in c.rig.followers:
+            arrived = lambda node=node: c.rig.value(node, applied, [name]) == 1  # noqa: E731
+            c.rig.wait(arrived, f"{name} on the {node}", 300)
 
     return run
 
@@ -316,14 +333,14 @@ def register() -> None:
         "filter": _filter,
     }  # fmt: skip
     for work, whats in POINTS.items():
-        if work not in _WORKS:
+        if work not in WORKS:
             continue  # tests/torture/nodes.py, quarantine.py, rejoin.py
-        share = _WORKS[work][1] / (len(whats) * 4)
+        share = WORKS[work][1] / (len(whats) * 4)
         for what in whats:
             for action, part in (("kill", 0.3), ("error", 1.5), ("hold", 2.0)):
                 maker = makers.get(work)
                 point = f"{work}.{what}"
-                run = maker(point, action) if maker else _at_step(work, what, action)
+                run = maker(point, action) if maker else at_step(work, what, action)
                 FAULTS[f"{TITLES[action]} at {point}"] = (share * part, run)
 
 

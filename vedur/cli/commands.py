@@ -22,7 +22,8 @@ _DEAD = option(
 )
 _MOVE_WAIT = option(
     "--max-wait",
-    help="give up if the new provider is behind and does not come up within this time (default 60)",
+    help="give up if the new provider is behind and does not come up within this time, or if the "
+    "worker does not answer (default 60)",
     metavar="SECONDS",
     kind=float,
 )
@@ -254,8 +255,9 @@ COMMANDS: tuple[Command, ...] = (
         details="Everything is looked at first: that both nodes answer, that the new provider is "
         "not below this node, that it has the tick that is applied here or will have it soon, and "
         "that no table is being copied. Then the worker is paused, subscribed at the new provider, "
-        "switched and resumed, and its old subscription ends. An error or an interrupt lets the "
-        'worker go on. After a kill "status" shows move_provider among the attributes of the node: '
+        "switched and resumed, and its old subscription ends. An error, an interrupt or a worker "
+        "that does not answer (--max-wait) changes nothing and leaves no worker paused. "
+        'After a kill "status" shows move_provider among the attributes of the node: '
         "run the same command again, it finishes what was begun.\n\n"
         "--consumer moves a consumer beside the worker that keeps its position on the node. A "
         "provider that is gone is named with --dead, or tagged as dead before (tag-dead).",

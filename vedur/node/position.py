@@ -40,13 +40,11 @@ class AppliedTick:
     snapshot: str
     provider: str = ""  # whose tick it is; a branch has other snapshots than its root
 
-    def same(self, other: AppliedTick) -> bool:
-        """Are these one and the same tick?"""
-        return (self.id, self.time, self.event_seq, self.snapshot) == (
-            other.id,
-            other.time,
-            other.event_seq,
-            other.snapshot,
+    def same(self, other: AppliedTick, *, of_branch: bool = False) -> bool:
+        """Are these one and the same tick? The snapshot that a branch gives to a tick of the root
+        is its own, and another one when it passes on the tick again, after a restore."""
+        return (self.id, self.time, self.event_seq) == (other.id, other.time, other.event_seq) and (
+            of_branch or self.snapshot == other.snapshot
         )
 
 
@@ -101,11 +99,14 @@ class Fit(Enum):
     OTHER = "other"  # the provider has another tick of that number
 
 
-def judge(here: int, applied: AppliedTick | None, place: Place) -> Fit:
-    """Compare a node's position with its consumer's. `applied` is None where it is not known."""
-    known = applied is not None and applied.id == here and place.tick is not None
-    if known and applied is not None and place.tick is not None and not applied.same(place.tick):
-        return Fit.OTHER
+def judge(here: int, applied: AppliedTick | None, place: Place, *, of_branch: bool = False) -> Fit:
+    """Compare a node's position with its consumer's. `applied` is None where it is not known;
+    `of_branch`: the consumer is one of a branch's queue."""
+    known = False
+    if applied is not None and applied.id == here and place.tick is not None:
+        known = True
+        if not applied.same(place.tick, of_branch=of_branch):
+            return Fit.OTHER
     if here == place.last:
         return Fit.SAME
     if here == place.next:
@@ -117,8 +118,18 @@ def judge(here: int, applied: AppliedTick | None, place: Place) -> Fit:
     return Fit.AHEAD if known else Fit.UNKNOWN
 
 
-def lost(fit: Fit, here: int, consumer: str, provider: str, place: Place) -> LostPosition:
+def lost(
+    fit: Fit, here: int, consumer: str, provider: str, place: Place, *, of_branch: bool = False
+) -> LostPosition:
     """The error that names what does not fit, why that may be, and the command that mends it."""
+    if fit is Fit.MISSING and of_branch:
+        return LostPosition(
+            f'{LOST}: this node has applied tick {here}, branch "{provider}" does not have it, and '
+            f'consumer "{consumer}" stands there at tick {place.last}: the branch was restored '
+            f'from an older backup; nothing is applied: run "rejoin" on "{provider}" first, this '
+            "node goes on by itself when that has come to its tick again; if it cannot, run "
+            '"change-provider" or "rejoin" on this node'
+        )
     if fit is Fit.OTHER:
         return LostPosition(
             f'{LOST}: tick {here} on provider "{provider}" is not the tick {here} that this node '

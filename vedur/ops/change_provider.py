@@ -48,13 +48,14 @@ from vedur.node.setup import (
 from vedur.node.state import change_consumer_provider, set_consumer_paused
 from vedur.ops.create_node import require_serving
 from vedur.ops.members import SetView, find_consumer, read_member, read_members
-from vedur.ops.pause import wait_accepted
+from vedur.ops.pause import NoAnswer, wait_accepted
 from vedur.ops.session import Session
 from vedur.sql import query
 
 log = logging.getLogger(__name__)
 
-#: Seconds that a provider which is behind is waited for, unless told otherwise.
+#: Seconds that a provider which is behind, and a worker that is to stand still, are waited for,
+#: unless told otherwise.
 MAX_WAIT = 60.0
 _PERIOD = 0.2
 _SAY_EVERY = 5.0
@@ -91,7 +92,7 @@ def run_move(session: Session, view: SetView, move: Move, max_wait: float = MAX_
     with _one_at_a_time(db, session.queue, move.node):
         if move.switch:
             mover.switch(max_wait)
-        mover.resume()
+        mover.resume(max_wait)
         mover.unsubscribe()
     log.info(
         "Consumer '%s' on node '%s' reads from '%s', after tick %s",
@@ -140,7 +141,7 @@ class _Mover:
         self._wait_for_tick(self.tick, max_wait)
         subscribed = False
         try:
-            self._pause()
+            self._pause(max_wait)
             reach("provider.paused")
             self.tick = self._position()
             self._wait_for_tick(self.tick, max_wait)
@@ -184,8 +185,11 @@ class _Mover:
                 said = now + _SAY_EVERY
             self.clock.sleep(_PERIOD)
 
-    def _pause(self) -> None:
-        """Pause the consumer unless it is; note that, and what for, in the same transaction."""
+    def _pause(self, max_wait: float) -> None:
+        """Pause the consumer unless it is; note that, and what for, in the same transaction.
+
+        Raises where it does not answer: it may be in the middle of a batch, or not run at all.
+        """
         move = self.move
         with self.db.transaction():
             paused = self.db.value(query("node", "consumer_paused"), [self.queue, move.consumer])
@@ -197,7 +201,15 @@ class _Mover:
             })  # fmt: skip
             if not paused:
                 set_consumer_paused(self.db, self.queue, move.consumer, True, node=self._prefix)
-        wait_accepted(self.session, self.db, move.node, move.consumer, paused=True)
+        try:
+            wait_accepted(
+                self.session, self.db, move.node, move.consumer, paused=True, max_wait=max_wait
+            )
+        except NoAnswer as error:
+            raise StateError(
+                f"{error.message}: nothing is changed, and it is not paused; if it does not run, "
+                "start it, then run the same command again"
+            ) from error
 
     def _set_note(self, note: dict[str, str] | None) -> None:
         info = get_node_info(self.db, self.queue)
@@ -274,16 +286,23 @@ class _Mover:
 
     # -- afterwards -----------------------------------------------------------------------------
 
-    def resume(self) -> None:
-        """Let the consumer go on unless an operator has paused it, and remove the note."""
+    def resume(self, max_wait: float = MAX_WAIT) -> None:
+        """Let the consumer go on unless an operator has paused it, and remove the note. One that
+        does not answer is named: it goes on at the new provider when it runs."""
         move = self.move
         with self.db.transaction():
             self._set_note(None)
             if self._to_resume:
                 set_consumer_paused(self.db, self.queue, move.consumer, False, node=self._prefix)
         reach("provider.resumed")
-        if self._to_resume:
-            wait_accepted(self.session, self.db, move.node, move.consumer, paused=False)
+        if not self._to_resume:
+            return
+        try:
+            wait_accepted(
+                self.session, self.db, move.node, move.consumer, paused=False, max_wait=max_wait
+            )
+        except NoAnswer as error:
+            log.warning("%s: it goes on at '%s' when it runs", error.message, self.move.provider)
 
     def unsubscribe(self) -> None:
         """End the subscriptions that are left on other nodes; one that does not answer is named."""

@@ -18,6 +18,10 @@ _PERIOD = 0.5
 _SAY_EVERY = 10.0
 
 
+class NoAnswer(StateError):
+    """A consumer has not seen a request within the time that it was given."""
+
+
 def pause(session: Session, *, node: str | None = None, consumer: str | None = None) -> None:
     """Pause a consumer (default: the worker of the local node) and wait until it stands still."""
     _set(session, True, node, consumer)
@@ -49,9 +53,18 @@ def worker_of(db: Database, queue: str) -> str:
 
 
 def wait_accepted(
-    session: Session, db: Database, node: str, consumer: str, *, paused: bool
+    session: Session,
+    db: Database,
+    node: str,
+    consumer: str,
+    *,
+    paused: bool,
+    max_wait: float | None = None,
 ) -> None:
-    """Wait until a consumer has seen the latest request; a consumer that does not run is named."""
+    """Wait until a consumer has seen the latest request; a consumer that does not run is named.
+
+    Raises NoAnswer after `max_wait` seconds; without it there is no limit.
+    """
     state = _state(db, session.queue, consumer)
     if not state.uptodate:
         log.info("Waiting for worker to accept")
@@ -59,6 +72,10 @@ def wait_accepted(
     while not state.uptodate:
         session.clock.sleep(_PERIOD)
         now = session.clock.monotonic()
+        if max_wait is not None and now - began >= max_wait:
+            raise NoAnswer(
+                f'consumer "{consumer}" on node "{node}" has not answered for {now - began:.0f} s'
+            )
         if now - said >= _SAY_EVERY:
             log.warning(
                 "Consumer '%s' on node '%s' has not answered for %.0f s: is it running?",

@@ -31,6 +31,7 @@ def rename_node(session: Session, old: str, new: str) -> None:
     """Rename a node on all nodes."""
     view = read_members(session)
     order = plan_rename(view.members, old, new)
+    _require_forgotten(view, session.queue, new)
     databases = {name: view.databases[name] for name in order}
     ours = {name for name, db in databases.items() if db.value(query("node", "can_rename"))}
     _require_ours(view, old, new, ours)
@@ -54,6 +55,26 @@ def rename_node(session: Session, old: str, new: str) -> None:
             unregister_location(db, session.queue, old, node=name)
         reach("rename.forgotten")
     log.info("Node '%s' is '%s' now; change node_name in its INI if it is there", old, new)
+
+
+def _require_forgotten(view: SetView, queue: str, new: str) -> None:
+    """Raise while a node has yet to read that an earlier node of the new name left the set: it
+    would take the renamed one for that, and end its subscription."""
+    behind = {m.name: m.tick for m in view.members.values() if m.tick is not None and not m.is_root}
+    root = next((m.name for m in view.members.values() if m.is_root), None)
+    if root is None or not behind:
+        return
+    first = min(behind, key=lambda name: behind[name])
+    db = view.databases[root]
+    row = db.one(query("node", "snapshot_of_tick"), [behind[first], queue])
+    if row is None or row.snapshot is None:
+        return
+    text = query("node", "told_to_forget").format(events=row.events)
+    if db.value(text, {"snapshot": row.snapshot, "name": new}):
+        raise StateError(
+            f'not every node has read yet that an earlier node "{new}" left the set ("{first}" is '
+            f"at tick {behind[first]}): nothing is changed; run it again when they have"
+        )
 
 
 def _require_ours(view: SetView, old: str, new: str, ours: set[str]) -> None:

@@ -33,6 +33,8 @@ from vedur.status.agreement import Disagreement, find_disagreements
 
 #: Types of nodes that cannot be asked: one that was tagged, and one that should answer.
 DEAD, UNREACHABLE = "dead", "unreachable"
+#: Who may have made the SQL of a node.
+VEDUR, LONDISTE = "Vedur", "Londiste"
 TAGGED = "tagged as dead"
 #: Connections at a time; each is mostly waiting for a server.
 _MAX_THREADS = 16
@@ -82,6 +84,7 @@ class NodeStatus:
     as dead, else `unreachable`.
 
     copy_errors    what holds up first copies, until they are past it
+    software       whose SQL it has, with the version: "Vedur 0.1.0", "Londiste 3.8"
     hop_lag        how much older the tick that it has applied is than its provider's
     subscribers    nodes for which it keeps a subscription, null where that is not known
     disagreements  what other nodes see otherwise: who reads from whom
@@ -104,6 +107,7 @@ class NodeStatus:
     quarantined: int | None = None
     table_problems: tuple[TableProblem, ...] = ()
     failure: str | None = None
+    software: str | None = None
     hop_lag: float | None = None
     subscribers: tuple[str, ...] | None = None
     disagreements: tuple[Disagreement, ...] = ()
@@ -217,6 +221,7 @@ def read_node(db: Database, queue: str, name: str) -> NodeStatus:
         quarantined=read_quarantined(db, queue),
         table_problems=read_table_problems(db, queue),
         subscribers=tuple(item.node_name for item in get_subscriber_info(db, queue)),
+        software=read_software(db),
     )
 
 
@@ -230,6 +235,15 @@ def _copy_errors(db: Database, queue: str) -> tuple[CopyError, ...]:
         if copy.error
     )
 
+
+def read_software(db: Database) -> str:
+    """Read whose SQL a node has. Our version stands for the worker, too: the command that creates
+    a node, and the one that upgrades it, install what belongs to their program."""
+    found = db.one(query("status", "software"))
+    if found.readable:
+        version = db.value(query("status", "vedur_version"))
+        return f"{VEDUR} {version}"
+    return VEDUR if found.vedur else f"{LONDISTE} {found.extension or ''}".strip()
 
 def read_quarantined(db: Database, queue: str) -> int | None:
     """Count the events in quarantine; None where there is none, or the role may not read it."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from vedur import __version__
 from vedur.status.agreement import in_ring
-from vedur.status.snapshot import NodeStatus, SetStatus
+from vedur.status.snapshot import VEDUR, NodeStatus, SetStatus
 
 _INFO_COLUMN = 30
 _TITLE_WIDTH = 60
 _INFO_WIDTH = 30
+#: Nodes of this version are not told apart.
+OWN = f"{VEDUR} {__version__}"
 #: Seconds of lag that an operator should look at.
 _LATE = 60.0
 #: ANSI: red for trouble, yellow for attention, bold for names.
@@ -47,6 +50,8 @@ def info_lines(node: NodeStatus, *, colour: bool = False, hop: str | None = None
     if not node.uptodate:
         words.append(paint("NOT UPTODATE", _YELLOW))
     lines = [counts, ", ".join(words)]
+    if node.software not in (None, OWN):
+        lines.append(f"Version: {node.software}")
     if node.attrs:
         lines.append("Attr: " + ", ".join(f"{key}={value}" for key, value in node.attrs.items()))
     lines += [paint(f"ERR: {error.line}", _RED) for error in node.errors]

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from vedur.db import Database
 from vedur.failpoint import reach
-from vedur.node import WorkerState, get_worker_state
+from vedur.node import WorkerState, get_node_info, get_worker_state
 from vedur.node.endpoint import Endpoint
 from vedur.node.epoch import check_epoch, take_reigns
+from vedur.node.info import NodeType
 from vedur.node.position import (
     Fit,
     Place,
@@ -35,6 +36,7 @@ class Provider:
     db: Database
     listener: Database
     subscription: Subscription
+    is_branch: bool = False
     verified: int | None = None  # the position that this provider agrees with
 
     @classmethod
@@ -46,12 +48,14 @@ class Provider:
             subscription = get_subscription(db, queue, state.worker_name)
             if subscription is None:
                 raise unregistered(state.worker_name, state.provider_node)
+            info = get_node_info(db, queue)
             listener = endpoint.open("provider_db")
             listener.without_timeouts().execute(query("worker", "listen"))
         except BaseException:
             db.close()
             raise
-        return cls(endpoint, db, listener, subscription)
+        is_branch = info is not None and info.node_type is NodeType.BRANCH
+        return cls(endpoint, db, listener, subscription, is_branch)
 
     def close(self) -> None:
         """Close both connections."""
@@ -80,7 +84,7 @@ class Provider:
             counter = get_counter(self.db, queue, here)
             if counter.behind:
                 raise counter.error(state.provider_node)
-        fit = judge(here, applied, place)
+        fit = judge(here, applied, place, of_branch=self.is_branch)
         if fit in (Fit.SAME, Fit.COMMITTED):
             self.verified = here
             return place
@@ -92,7 +96,7 @@ class Provider:
         if fit is Fit.AHEAD:
             self._move_consumer(queue, state, place)
             return None
-        raise lost(fit, here, worker, state.provider_node, place)
+        raise lost(fit, here, worker, state.provider_node, place, of_branch=self.is_branch)
 
     def _move_consumer(self, queue: str, state: WorkerState, place: Place) -> None:
         here, worker = state.completed_tick, state.worker_name

@@ -24,6 +24,8 @@ from vedur.worker.script import run_script
 
 log = logging.getLogger(__name__)
 
+#: What pgq_node.unregister_location answers for the node itself and for its provider.
+_NEEDED = 403
 _TRUE = frozenset(("t", "true", "y", "yes", "1", "on"))
 
 
@@ -119,8 +121,9 @@ class SystemEvents:
             set_global_watermark(self.db, self.queue, tick)
 
     def _forget_node(self, event: Event, node: str) -> None:
-        """Forget a member. One that is told to forget itself reads what became of an earlier node
-        of its name: a node that was dropped has no consumer at its provider, and reads nothing.
+        """Forget a member. One that is told to forget itself, or the node that it reads from, reads
+        what became of an earlier node of that name: a node that was dropped has no consumer at its
+        provider, and nobody reads from it.
 
         First copies that stand on the node lose their place there and say so when they look."""
         for row in self.db.query(query("copy", "copies_at"), [self.queue, node]):
@@ -134,7 +137,7 @@ class SystemEvents:
         try:
             command(self.db, "pgq_node.unregister_location", self.queue, node, quiet=True)
         except RefusedError as refused:
-            if "own location" not in refused.message:
+            if refused.code != _NEEDED:
                 raise
             log.warning("%s", event.named(f"{refused.message}: it is kept, an earlier node had it"))
 

@@ -18,6 +18,8 @@ from vedur.ops.doctor.result import Finding, Verdict, fail, ok, warn
 from vedur.ops.session import Session
 from vedur.status.overview import Overview, open_reader
 from vedur.status.problems import Kind, Severity, problems
+from vedur.status.snapshot import LONDISTE
+from vedur.status.tree import OWN
 
 __all__ = ["Finding", "Verdict", "doctor"]
 
@@ -115,6 +117,7 @@ def _set(settings: LondisteSettings) -> Iterator[Finding]:
             yield make(kind, f"{problem.node}: {problem.what}", problem.action)
         if not of_kind:
             yield ok(kind, _calm(kind, calm, overview))
+    yield from check_versions(overview)
     for problem in found:
         if problem.kind is Kind.RIGHTS:
             yield warn("rights", f"{problem.node}: {problem.what}", problem.action)
@@ -122,6 +125,23 @@ def _set(settings: LondisteSettings) -> Iterator[Finding]:
         if node.withheld:
             parts = ", ".join(node.withheld)
             yield warn("rights", f"{node.name}: may not read {parts}", _GRANTS)
+
+
+def check_versions(overview: Overview) -> Iterator[Finding]:
+    """What each node is: nodes of ours of another version, and those of Londiste's."""
+    known = {node.name: node.status.software for node in overview.nodes if node.status.software}
+    londiste = sorted(name for name, what in known.items() if what.startswith(LONDISTE))
+    other = {n: w for n, w in known.items() if w != OWN and n not in londiste}
+    for name, what in sorted(other.items()):
+        yield warn(
+            "versions",
+            f"{name} has the SQL of {what}, this program is {OWN}",
+            f"run its create command again with one version of the program on all nodes: it brings "
+            f"the SQL of {name} up to date",
+        )
+    if not other:
+        mixed = ", ".join(f"{name}: {known[name]}" for name in londiste)
+        yield ok("versions", f"{OWN} on all nodes" + (f" but {mixed}" if mixed else ""))
 
 
 def _calm(kind: Kind, words: str, overview: Overview) -> str:

@@ -148,7 +148,9 @@ def check_worker_rights(session: Session) -> Iterator[Finding]:
         )
 
 
-def _check_position(session: Session, info: NodeInfo, provider: Database) -> Iterator[Finding]:
+def _check_position(
+    session: Session, info: NodeInfo, provider: Database, above: NodeInfo
+) -> Iterator[Finding]:
     """Does this node stand where its consumer does? Without a worker nobody else looks."""
     counter = get_counter(provider, session.queue, int(info.worker_last_tick or 0))
     if counter.behind:
@@ -159,7 +161,7 @@ def _check_position(session: Session, info: NodeInfo, provider: Database) -> Ite
             f'stop it, run "pg_resetwal --epoch={(counter.tick >> 32) + 1}", then "rejoin --force"',
         )
         return
-    plan = make_plan(read_found(session.db, provider, session.queue, info))
+    plan = make_plan(read_found(session.db, provider, session.queue, info, above))
     # a worker may have gone on between the two looks
     now = get_node_info(session.db, session.queue)
     if plan.way is Way.NOTHING or now is None or now.worker_last_tick != info.worker_last_tick:
@@ -200,7 +202,7 @@ def check_provider(session: Session, info: NodeInfo) -> Iterator[Finding]:
             '"rejoin" registers it and says what else is needed',
         )
     else:
-        yield from _check_position(session, info, provider)
+        yield from _check_position(session, info, provider, there)
     if provider.value(query("doctor", "may_consume")) is False:
         yield fail(
             "provider",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from vedur.db import Database
-from vedur.node.info import NodeInfo
+from vedur.node.info import NodeInfo, NodeType
 from vedur.node.position import (
     AppliedTick,
     Fit,
@@ -46,6 +46,7 @@ class Found:
     tick: AppliedTick | None
     first: int | None
     last: int | None
+    of_branch: bool = False  # the provider is a branch
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,10 @@ class Plan:
     why: str
 
 
-def read_found(db: Database, provider: Database, queue: str, info: NodeInfo) -> Found:
-    """Look at both sides."""
+def read_found(
+    db: Database, provider: Database, queue: str, info: NodeInfo, above: NodeInfo | None
+) -> Found:
+    """Look at both sides; `above` is what the provider says of itself."""
     worker, name = info.worker_name or "", info.provider_node or ""
     here = int(info.worker_last_tick or 0)
     applied = get_applied_tick(db, queue, worker, name) if keeps_ticks(db) else None
@@ -71,16 +74,21 @@ def read_found(db: Database, provider: Database, queue: str, info: NodeInfo) -> 
         get_tick(provider, queue, here, name),
         ends.first,
         ends.last,
+        above is not None and above.node_type is NodeType.BRANCH,
     )
 
 
 def make_plan(found: Found, *, force: bool = False) -> Plan:
     """Decide."""
-    same = found.applied is not None and found.tick is not None and found.applied.same(found.tick)
+    same = (
+        found.applied is not None
+        and found.tick is not None
+        and found.applied.same(found.tick, of_branch=found.of_branch)
+    )
     if force:
         return Plan(Way.REPAIR, "asked for with --force")
     if found.place is not None:
-        fit = judge(found.here, found.applied, found.place)
+        fit = judge(found.here, found.applied, found.place, of_branch=found.of_branch)
         if fit in (Fit.SAME, Fit.COMMITTED):
             return Plan(Way.NOTHING, f"node and consumer both stand at tick {found.here}")
     if same:

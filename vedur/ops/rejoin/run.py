@@ -2,10 +2,12 @@
 
 One of the two databases was restored from a backup, or the root is a standby now that was behind.
 Where the provider still has the very tick that the node has applied, the consumer is put there:
-that is exact, and all. Else the node goes on at a new tick, and every table is made equal to the
-provider's at a tick where the worker waits for it: rows that differ are written, rows that only
-this node has are removed, all of them are kept in `vedur.repair_log`. A table without a key is
-copied.
+that is exact, and all. A branch passes on the same ticks again from there; nodes below it are ahead
+of it then, wait, and go on by themselves. For a branch there is no other way.
+
+Else the node goes on at a new tick, and every table is made equal to the provider's at a tick where
+the worker waits for it: rows that differ are written, rows that only this node has are removed, all
+of them are kept in `vedur.repair_log`. A table without a key is copied.
 
 The order makes it safe to be killed anywhere; the same command goes on:
 
@@ -101,7 +103,10 @@ def rejoin(session: Session, options: RejoinOptions, spark: SparkSession | None 
     counter = get_counter(node.provider, node.queue, int(node.info.worker_last_tick or 0))
     if counter.behind:
         raise counter.error(node.above.node_name)
-    plan = make_plan(read_found(node.db, node.provider, node.queue, node.info), force=options.force)
+    found = read_found(node.db, node.provider, node.queue, node.info, node.above)
+    plan = make_plan(found, force=options.force)
+    if node.info.node_type is NodeType.BRANCH:
+        _require_no_hole(node, plan)
     unfinished = get_rejoin_tables(node.db, node.queue)
     for line in _tell(node, plan, unfinished):
         log.info("%s", line)
@@ -132,8 +137,8 @@ def rejoin(session: Session, options: RejoinOptions, spark: SparkSession | None 
 
 def _open(session: Session, options: RejoinOptions) -> RejoiningNode:
     info = session.require_node()
-    if info.node_type is not NodeType.LEAF:
-        raise StateError(f'node "{info.node_name}" is a {info.node_type}: only a leaf can rejoin')
+    if info.is_root:
+        raise StateError(f'node "{info.node_name}" is the root: it reads from nobody')
     if not keeps_ticks(session.db):
         raise StateError(
             "schema vedur of this database is of an earlier version, or the role of the ini may "
@@ -159,6 +164,18 @@ def _require_reign(node: RejoiningNode) -> None:
     position = int(node.info.worker_last_tick or 0)
     if match_reigns(mine, theirs, position) is Match.BEHIND:
         raise explain(Match.BEHIND, mine, theirs, position, node.above.node_name)
+
+
+def _require_no_hole(node: RejoiningNode, plan: Plan) -> None:
+    """A branch goes on at the tick that it has applied, or not at all: at any other one its queue
+    would have a hole, and every node below it would miss the events in between."""
+    if plan.way is Way.REPAIR:
+        name = node.info.node_name
+        raise StateError(
+            f'node "{name}" is a branch, and its queue would have a hole: {plan.why}; nothing is '
+            f'changed: run "drop-node {name} --reparent" on another node, which lets the nodes '
+            f'below it read from its provider, then "create-branch" and add its tables again'
+        )
 
 
 def _tell(node: RejoiningNode, plan: Plan, unfinished: frozenset[str]) -> Iterator[str]:

@@ -77,6 +77,29 @@ from pgq.tick t
 join pgq.queue q on q.queue_id = t.tick_queue
 where q.queue_name = %s and t.tick_id = %s
 
+-- name: snapshot_of_tick
+-- What a tick has seen, or the oldest one after it if that one is gone; and where the events are.
+select pgq.quote_fqname(q.queue_data_pfx) as events,
+    (
+        select t.tick_snapshot::text
+        from pgq.tick t
+        where t.tick_queue = q.queue_id and t.tick_id >= %s
+        order by t.tick_id
+        limit 1
+    ) as snapshot
+from pgq.queue q
+where q.queue_name = %s
+
+-- name: told_to_forget
+-- Is there an event behind a snapshot that tells nodes to forget a name?
+select exists (
+    select from {events} e
+    where e.ev_txid >= pg_catalog.txid_snapshot_xmin(%(snapshot)s::txid_snapshot)
+        and not pg_catalog.txid_visible_in_snapshot(e.ev_txid, %(snapshot)s::txid_snapshot)
+        and e.ev_type = 'pgq.unregister-location'
+        and e.ev_data = %(name)s
+)
+
 -- name: counter
 -- The next transaction number of this server, and the highest one that two ticks of a queue have seen: its oldest, which
 -- is from before a restore, and one of a number. Of all ticks there may be very many.

@@ -22,6 +22,21 @@ from pgq.tick t
 where q.queue_name = %s
   and t.tick_id = any (%s)
 
+-- name: software
+-- Whose SQL a node has: is it ours, may this role read its version, and which extension of
+-- Londiste is there.
+select exists (select from pg_catalog.pg_namespace n where n.nspname = 'vedur') as vedur,
+       coalesce(
+           pg_catalog.has_table_privilege(pg_catalog.to_regclass('vedur.component'), 'select'),
+           false
+       ) as readable,
+       (select max(e.extversion) from pg_catalog.pg_extension e where e.extname = 'londiste')
+           as extension
+
+-- name: vedur_version
+-- The version of us that made schema vedur.
+select c.version from vedur.component c where c.schema = 'vedur'
+
 -- name: has_copy_progress
 -- Does a worker of ours keep progress here?
 select pg_catalog.to_regclass('vedur.copy_progress') is not null

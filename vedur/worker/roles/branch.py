@@ -15,7 +15,7 @@ from vedur.failpoint import reach
 from vedur.node import WorkerState, get_node_info
 from vedur.node.endpoint import Endpoint
 from vedur.node.info import SYNC_WATERMARK, Location, get_queue_locations
-from vedur.node.position import Place
+from vedur.node.position import Place, get_counter
 from vedur.node.state import set_global_watermark, set_subscriber_watermark
 from vedur.queue.batches import Batch, get_ticks, next_batch
 from vedur.queue.publish import can_publish, read_copies_by_snapshot
@@ -34,6 +34,19 @@ _OLD_SQL = (
 _BACKWARDS = 405
 
 
+def _require_numbers(target: Database, queue: str, state: WorkerState) -> None:
+    """Raise where this server counts transactions from below those of the branch's own queue: for
+    everybody who reads there, events that are passed on now would have been read long ago."""
+    counter = get_counter(target, queue, state.completed_tick)
+    if counter.behind:
+        raise StateError(
+            f"transaction numbers of this server are at {counter.now}, ticks of the queue of this "
+            f"branch have seen {counter.tick}: it was restored from a dump into another server, "
+            "and nodes below would miss events; nothing is applied: stop the server, run "
+            f'"pg_resetwal --epoch={(counter.tick >> 32) + 1}" on it, and start it again'
+        )
+
+
 class BranchRole(LeafRole):
     """A node that follows its provider and has nodes below."""
 
@@ -47,6 +60,7 @@ class BranchRole(LeafRole):
         if not self._checked:
             if not can_publish(target):
                 raise StateError(_OLD_SQL)
+            _require_numbers(target, self.worker.queue, state)
             self._read_sync_nodes(target)
             self._checked = True
         return super().do_round(target, state)
