@@ -97,6 +97,9 @@ def test_a_table_that_is_not_there(quick_leaf: Callable[..., Leaf]) -> None:
         (table,) = get_table_list(leaf.leaf, QUEUE)
         assert table.ready and not table.mapping.applies
         assert "no rows here" in handler_refusal(table)
+        assert [f.differences for f in check(session)] == [()]
+        told = [f.found for f in check_tables(session, session.require_node())]
+        assert not [text for text in told if "not in the database" in text]
     leaf.root.execute("insert into t values (1, 1, 'a')")
     leaf.catch_up()
     assert leaf.leaf.value("select to_regclass('t')") is None

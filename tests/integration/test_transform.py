@@ -45,9 +45,9 @@ def test_it_holds_in_copies_and_changes(quick_lab: Lab) -> None:
     with Session(
         LondisteSettings(db=lab.leaf.connstr, queue_name=QUEUE, job_name="leaf")
     ) as session:
-        add_table(session, AddTable(tables=["t"], transform=SHOUT))
         with pytest.raises(UsageError, match="takes a DataFrame"):
-            add_table(session, AddTable(tables=["u"], transform="tests.labs.transforms:frame"))
+            add_table(session, AddTable(tables=["t"], transform="tests.labs.transforms:frame"))
+        add_table(session, AddTable(tables=["t"], transform=SHOUT))
     lab.start()
     lab.wait_ok()
     lab.settle()

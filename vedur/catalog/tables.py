@@ -198,7 +198,10 @@ def read_facts(db: Database, text: str) -> tuple[tuple[Any, ...] | None, str]:
         return None, f"its question to this node ({text}) failed: {error.message}"
     if len(rows) != 1:
         return None, f"its question to this node ({text}) has {len(rows)} answers, and not one"
-    return tuple(rows[0]), ""
+    facts = tuple(rows[0])
+    if any(isinstance(value, list | dict) for value in facts):
+        return None, f"its question to this node ({text}) must have plain values as its answer"
+    return facts, ""
 
 
 def apply_handler(table: TableMap, handled: Handled) -> TableMap:

@@ -380,6 +380,15 @@ def facts_queries(tables: Iterable[RegisteredTable]) -> dict[str, str]:
     return found
 
 
+def needs_table(table: RegisteredTable) -> bool:
+    """Must there be a table here? Only for a handler that says so there need not."""
+    try:
+        handled = resolve(table)
+    except StateError:
+        return True
+    return handled is None or handled.handler.needs_table
+
+
 def handler_problem(table: RegisteredTable) -> str | None:
     """Return why rows of a table cannot be moved because of its handler; None if they can."""
     try:

@@ -25,7 +25,8 @@ from vedur.catalog.tables import (
 )
 from vedur.change.attrs import HANDLER, HANDLER_MARK, encode_attrs
 from vedur.errors import StateError, UsageError
-from vedur.handlers.registry import DEFAULT_HANDLER, Handled, handler_attr
+from vedur.handlers.builtin import DEFAULT_HANDLER
+from vedur.handlers.registry import Handled, handler_attr
 from vedur.names import parse_name
 from vedur.node.info import NodeInfo
 from vedur.node.position import wake_worker

@@ -11,7 +11,7 @@ from vedur.catalog.watch import read_table_problems
 from vedur.db import Database
 from vedur.db.row_security import advice
 from vedur.errors import StateError
-from vedur.handlers.registry import handler_problem
+from vedur.handlers.registry import handler_problem, needs_table
 from vedur.names import parse_name
 from vedur.ops.choose import choose
 from vedur.ops.session import Session
@@ -78,6 +78,8 @@ def _compare(
     def finding(*differences: str, notes: Sequence[str] = ()) -> Finding:
         return Finding(table.table_name, table.dest_table, differences, tuple(notes))
 
+    if not needs_table(table):
+        return finding()
     if remote is None:
         return finding("table is not replicated by the provider")
     theirs = read_structure(provider, parse_name(remote.dest_table))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,9 +12,12 @@ import pytest
 
 from tests.labs.handlers import UseHandlers, use_handlers
 from vedur.catalog.tables import TableInfo
+from vedur.cli.main import main
 from vedur.errors import ConfigError, StateError, UsageError
+from vedur.handlers import registry as found_handlers
 from vedur.handlers.api import Argument, Handler, Scope
 from vedur.handlers.registry import (
+    GROUP,
     handler_attr,
     handler_problem,
     parse_stored,
@@ -186,3 +190,43 @@ def test_a_shard_needs_its_column() -> None:
     assert "key=COLUMN" in (handler_problem(stored("shard", (0, 1, 2))) or "")
     left_out = stored("shard(key=a)", (0, 1, 2), "&columns=b")
     assert "leaves out" in (handler_problem(left_out) or "")
+
+
+def points(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    point = EntryPoint("own", value, GROUP)
+    monkeypatch.setattr(found_handlers, "entry_points", lambda group: [point])
+
+
+def test_an_installed_package_brings_handlers(
+    use_handlers: UseHandlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points(monkeypatch, f"{__name__}:Own")
+    assert use_handlers().find("own") is Own
+    for value, message in (
+        ("no_such_package:Own", r"handler \"own\" of an installed package \(no_such_package:Own\)"),
+        (f"{__name__}:nothing", "cannot be loaded"),
+        ("json:loads", "is no subclass of"),
+    ):
+        points(monkeypatch, value)
+        with pytest.raises(ConfigError, match=message):
+            use_handlers()
+
+
+def test_commands_show_handlers_or_say_why_not(
+    use_handlers: UseHandlers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ini = tmp_path / "x.ini"
+    text = "[londiste3]\njob_name = x\ndb = dbname=x\nqueue_name = q\n"
+    ini.write_text(text)
+    use_handlers()  # put back what was there before
+    assert main("londiste3", ["-q", str(ini), "show-handlers"]) == 0
+    listed = capsys.readouterr().out
+    assert "shard - The rows whose hash" in listed and "obfuscate - Masks" in listed
+    assert main("londiste3", ["-q", str(ini), "show-handlers", "shard"]) == 0
+    told = capsys.readouterr().out
+    assert "disable_replay" in told and "(one of 1, true, 0, false; default 0)" in told
+    assert "Keys of the ini: shard_hash_func, shard_info_sql" in told
+    ini.write_text(f"{text}handler_modules = no_such_module\n")
+    assert main("londiste3", ["-q", str(ini), "show-handlers"]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert 'handler module "no_such_module" (handler_modules) cannot be loaded' in line

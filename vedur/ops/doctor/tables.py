@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
-from vedur.catalog.tables import TableInfo, get_table_list
+from vedur.catalog.tables import TableInfo, TableSet, get_table_list
 from vedur.db import Database
 from vedur.db.row_security import advice
 from vedur.errors import DatabaseError
-from vedur.handlers.registry import REMEDY, handler_problem, stored_handler
+from vedur.handlers.registry import REMEDY, handler_problem, needs_table, stored_handler
 from vedur.names import parse_name
 from vedur.node.info import NodeInfo
 from vedur.ops.check import check
@@ -20,7 +20,7 @@ from vedur.sql import query
 
 def check_tables(session: Session, info: NodeInfo) -> Iterator[Finding]:
     """The local tables, and the provider's side of those that wait for a copy."""
-    local = get_table_list(session.db, session.queue).local
+    local = TableSet(filter(needs_table, get_table_list(session.db, session.queue).local))
     if not local:
         yield ok("tables", "none yet")
         return

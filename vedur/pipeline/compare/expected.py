@@ -102,14 +102,20 @@ def stage_expected(spark: SparkSession, pair: Pair, *, limit: int) -> Iterator[P
     with connect(pair.target.connstr, name="expected", autocommit=True) as db:
         db.without_timeouts()
         stage = pair.source.table
+        if not db.value(query("compare", "expected_lock"), [stage]):
+            raise StateError(
+                f'another comparison or repair of "{pair.dest}" is running, which has a handler '
+                "that changes rows: wait for it to end"
+            )
         words = {
             "stage": stage,
             "columns": ", ".join(f"t.{quote_ident(name)}" for name in pair.column_names),
             "dest": pair.target.table,
             "key": ", ".join(quote_ident(name) for name in pair.key_names),
+            "number": _number(pair),
         }
         db.execute(query("filter", "drop_stage").format(**words))
-        db.execute(query("filter", "stage").format(**words))
+        db.execute(query("compare", "expected_stage").format(**words))
         try:
             attempts = _write(spark, pair, expected, stage, limit)
             if pair.keyed:
@@ -123,12 +129,20 @@ def stage_expected(spark: SparkSession, pair: Pair, *, limit: int) -> Iterator[P
                 db.execute(query("filter", "drop_stage").format(**words))
 
 
+def _number(pair: Pair) -> str:
+    """The column of the stage that has the number of an attempt: none of the table's own names."""
+    name = "attempt"
+    while name in pair.column_names:
+        name += "_"
+    return name
+
+
 def _at(db: Database, pair: Pair, attempts: list[int]) -> Pair:
     """Return the pair with a source that shows what is staged now, while this session lives."""
     db.execute("begin isolation level repeatable read, read only")
     snapshot = str(db.one(query("compare", "export")).name)
     counted = ", ".join(map(str, attempts)) or "null"
-    stored = make_side(db, None, f"t.attempt in ({counted})", None, (), pair.source.table)
+    stored = make_side(db, None, f"t.{_number(pair)} in ({counted})", None, (), pair.source.table)
     source = replace(
         pair.source, pieces=stored.pieces, condition=stored.condition, snapshot=snapshot
     )
@@ -148,7 +162,7 @@ def _write(
         for piece, pages in slices(provider)
     ]
     listed = ", ".join(quote_ident(name) for name in pair.column_names)
-    into = query("compare", "expected_in").format(stage=stage, columns=listed)
+    into = query("compare", "expected_in").format(stage=stage, columns=listed, number=_number(pair))
     tasks = max(1, min(len(texts), tasks_a_side(spark, limit)))
 
     def pass_on(part: list[str]) -> int:

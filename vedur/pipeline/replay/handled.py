@@ -86,46 +86,48 @@ class Untouched:
         """Yield the changes as the handler leaves them; raises what is wrong with it."""
         function = self.spec.rows
         assert function is not None
-        changes = list(_left_out_as_deletes(self.changes, self._run(function, self.changes)))
+        with_row = [c for c in self.changes if c.kind is not Kind.DELETE]
+        rows = iter(_run(function, with_row))
+        changes = [c for old in self.changes if (c := _left(old, rows)) is not None]
+        # what is deleted tells its key alone, also where the handler leaves a row out
         deletes = [c for c in changes if c.kind is Kind.DELETE and function.rewrites_any(c.keys)]
-        masked = iter(self._run(function, deletes))
+        keys = iter(_run(function, deletes))
         for change in changes:
-            if change.kind is Kind.DELETE and function.rewrites_any(change.keys):
-                done = next(masked)
-                if done is None:
-                    raise StateError(
-                        _named(change.ev_id, change.ev_txid, self.spec,
-                               f'handler "{function.handler}" leaves out the key of a row')
-                    )  # fmt: skip
-                yield done
-            else:
+            if change.kind is not Kind.DELETE or not function.rewrites_any(change.keys):
                 yield change
-
-    def _run(self, function: RowFunction, changes: list[Change]) -> list[Change | None]:
-        """Call the handler for rows of inserts and updates, or for the keys of deletes; None where
-        it leaves a row out. Deletes among others stay as they are."""
-        groups: dict[tuple[Any, ...], list[int]] = {}
-        mixed = any(change.kind is not Kind.DELETE for change in changes)
-        found: list[Change | None] = list(changes)
-        for at, change in enumerate(changes):
-            if not (mixed and change.kind is Kind.DELETE):
-                groups.setdefault((change.names, change.keys), []).append(at)
-        for (names, keys), places in groups.items():
-            columns, rows = function.apply(names, [changes[at].values for at in places], keys)
-            for at, row in zip(places, rows, strict=True):
-                done = None if row is None else changes[at]._replace(names=columns, values=row)
-                found[at] = done
-        return found
+                continue
+            done = next(keys)
+            if done is None:
+                what = f'handler "{function.handler}" leaves out the key of a row'
+                raise StateError(_named(change.ev_id, change.ev_txid, self.spec, what))
+            yield done
 
 
-def _left_out_as_deletes(before: list[Change], after: list[Change | None]) -> Iterator[Change]:
-    """A row that is left out is deleted here, if a change of it has found it here."""
-    for old, new in zip(before, after, strict=True):
-        if new is not None:
-            yield new
-        elif old.kind is Kind.UPDATE:
-            names, values = _only(old.keys, old.names, old.values)
-            yield old._replace(kind=Kind.DELETE, names=names, values=values)
+def _run(function: RowFunction, changes: list[Change]) -> list[Change | None]:
+    """Call the handler for changes, those with the same columns together; None where it leaves a
+    row out."""
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for at, change in enumerate(changes):
+        groups.setdefault((change.names, change.keys), []).append(at)
+    found: list[Change | None] = [None] * len(changes)
+    for (names, keys), places in groups.items():
+        columns, rows = function.apply(names, [changes[at].values for at in places], keys)
+        for at, row in zip(places, rows, strict=True):
+            if row is not None:
+                found[at] = changes[at]._replace(names=columns, values=row)
+    return found
+
+
+def _left(old: Change, rows: Iterator[Change | None]) -> Change | None:
+    """What is left of a change: a row that the handler leaves out is deleted here, if a change of
+    it may have found it here. Takes the next of `rows` for a change that has a row."""
+    if old.kind is Kind.DELETE:
+        return old
+    new = next(rows)
+    if new is not None or old.kind is Kind.INSERT:
+        return new
+    names, values = _only(old.keys, old.names, old.values)
+    return old._replace(kind=Kind.DELETE, names=names, values=values)
 
 
 def _decode(data: str, said: EventType, spec: TableSpec) -> tuple[tuple[str, ...], list[Any]]:

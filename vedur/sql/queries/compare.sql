@@ -456,6 +456,15 @@ where {condition}
 -- The same of one column.
 pg_catalog.count(*) filter (where {lost}) as n{number}
 
+-- name: expected_lock
+-- Nobody else stages what a table should hold while this session lives.
+select pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended('vedur expected ' || %s, 0))
+
+-- name: expected_stage
+-- What a table should hold, in its own types, each row under the number of the attempt that brought it.
+create unlogged table {stage} with (autovacuum_enabled = off) as
+select null::bigint as {number}, {columns} from {dest} as t where false
+
 -- name: expected_out
 -- One slice of the provider's rows, for a handler.
 copy (
@@ -466,7 +475,7 @@ copy (
 
 -- name: expected_in
 -- What the handler makes of them, under the number of the attempt.
-copy {stage} (attempt, {columns}) from stdin
+copy {stage} ({number}, {columns}) from stdin
 
 -- name: expected_key
 -- Rows are looked up by key when they are repaired.
