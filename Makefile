@@ -48,9 +48,12 @@ seeded = seed=$(SEED); $(BIN)/pytest --randomly-seed=$$seed --hypothesis-seed=$$
 # The checks need one core for half a minute: they run beside the tests, and are shown after them.
 checks = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache
 
+# Tests wait for servers, ticks and each other half of the time: more processes than cores.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(12, 2 * os.cpu_count() + 1))')
+
 test: dev oracles  ## all checks and all tests but the long ones, on every server version at hand; SEED=
 	@mkdir -p build; ($(checks)) > build/check.log 2>&1 & check=$$!; \
-	  $(seeded) -q -n 3 --dist loadfile --no-loadscope-reorder --durations 25 -m "not long"; tested=$$?; \
+	  $(seeded) -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25 -m "not long"; tested=$$?; \
 	  wait $$check; checked=$$?; cat build/check.log; exit $$((tested | checked))
 
 test-long: dev oracles  ## the walk-through, Spark elsewhere, the how-to pages: minutes each; SEED=

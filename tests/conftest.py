@@ -14,6 +14,7 @@ pytest_plugins = [
     "tests.fixtures.logs",
     "tests.fixtures.pg",
     "tests.fixtures.proxy",
+    "tests.fixtures.schedule",
     "tests.fixtures.spark",
 ]
 

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import OrderedDict
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import settings
 
 from tests.fixtures import examples
 from tests.fixtures.pg import turn
+from tests.fixtures.schedule import put_first, uses_session
 from tests.fixtures.wants import ORACLES, SOURCES, summary, wanting
 
 ROOT = Path(__file__).parents[2]
@@ -163,3 +165,24 @@ def test_what_make_test_leaves_out_for_its_version_is_left_to_make_test_long(
         assert not (item.get_closest_marker("every_version") and item.get_closest_marker("long"))
     recipes = (ROOT / "Makefile").read_text()
     assert '-m "not long"' in recipes and '-m "long or hypothesis"' in recipes
+
+
+def test_the_schedule_knows_the_files_that_use_the_session(request: pytest.FixtureRequest) -> None:
+    using = {
+        str(item.path.relative_to(ROOT))
+        for item in request.session.items
+        if "spark" in getattr(item, "fixturenames", ())
+    }
+    assert [path for path in sorted(using) if not uses_session(path)] == []
+
+
+def test_the_schedule_hands_out_files_of_one_kind_as_long_as_there_are_any() -> None:
+    with_session, without = "tests/integration/test_repair.py", "tests/unit/test_log.py"
+    queue = OrderedDict.fromkeys((without, with_session))
+    put_first(queue, session=True)
+    assert next(iter(queue)) == with_session
+    put_first(queue, session=False)
+    assert next(iter(queue)) == without
+    del queue[without]
+    put_first(queue, session=False)
+    assert list(queue) == [with_session]

@@ -14,6 +14,7 @@ import vedur.sql
 from tests.labs.compare import Lab as CompareLab
 from tests.labs.compare import make_lab  # noqa: F401
 from tests.labs.first_copy import Lab
+from tests.labs.in_process import run_here
 from tests.labs.pair import QUEUE, call
 from vedur import db as vdb
 from vedur.config import LondisteSettings
@@ -27,14 +28,21 @@ from vedur.ops.quarantine.entries import Choice
 from vedur.ops.repair import RepairOptions, repair
 from vedur.ops.resync import resync
 from vedur.ops.session import Session
+from vedur.pipeline.replay import stage as replay
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
 def lab(
-    oldest: Any, newest: Any, make_db_on: Callable[..., vdb.Database], spark: Any
+    oldest: Any,
+    newest: Any,
+    make_db_on: Callable[..., vdb.Database],
+    spark: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Lab]:
+    """Hundreds of batches are replayed in this process; the rest goes through Spark."""
+    monkeypatch.setattr(replay, "run_tasks", run_here)
     made = Lab(make_db_on(oldest, autocommit=True), make_db_on(newest, autocommit=True), spark)
     yield made
     made.close()
@@ -115,11 +123,9 @@ def test_names_that_our_statements_use(lab: Lab, caplog: pytest.LogCaptureFixtur
     plant(lab, "insert into r (g, t) values ('45', 'in the way')")
     for table, key in NAMED.items():
         lab.root.raw.execute(fill[table].format(41, 50))
-        for n in names:
-            if n != key:
-                lab.root.raw.execute(
-                    f"update {table} set {quote_ident(n)} = 'new' where {quote_ident(key)} = '7'"
-                )
+        for nr in range(6):  # events that bring some of the columns
+            some = ", ".join(f"{quote_ident(n)} = 'new'" for n in names[nr::6] if n != key)
+            lab.root.raw.execute(f"update {table} set {some} where {quote_ident(key)} = '7'")
         lab.root.raw.execute(f"delete from {table} where {quote_ident(key)} in ('8', '50')")
         lab.root.raw.execute(
             f"update {table} set {quote_ident(key)} = '77' where {quote_ident(key)} = '6'"

@@ -1,4 +1,8 @@
-"""A root and a leaf of different versions with a running worker, a ticker and writers."""
+"""A root and a leaf of different versions with a running worker, a ticker and writers.
+
+What is compared, repaired or filtered anew goes through Spark; the worker's batches, five in a
+second, are replayed in this process, as in `in_process`.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,12 @@ from typing import Any
 import pytest
 
 from tests.fixtures.wait import until
+from tests.labs.in_process import run_here
 from tests.labs.pair import QUEUE, WORKER, Pair, call
 from vedur.config import LondisteSettings
 from vedur.db import Database, connect
 from vedur.ops.session import Session
+from vedur.pipeline.replay import stage as replay
 from vedur.pipeline.replay.stage import SparkReplay
 from vedur.worker.batch import BatchRunner
 from vedur.worker.loop import Worker
@@ -78,7 +84,7 @@ class Lab:
 
     def _ticker(self) -> None:
         with connect(self.root.connstr, autocommit=True) as db:
-            while not self.stop.wait(0.1):
+            while not self.stop.wait(0.2):
                 db.execute("select pgq.force_tick('q'); select pgq.ticker('q')")
 
     def write(self, statement: str, pause: float = 0.005) -> None:
@@ -114,8 +120,13 @@ class Lab:
 
 @pytest.fixture
 def make_lab(
-    make_db_on: Callable[..., Database], oldest: Any, newest: Any, spark: Any
+    make_db_on: Callable[..., Database],
+    oldest: Any,
+    newest: Any,
+    spark: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Callable[..., Lab]]:
+    monkeypatch.setattr(replay, "run_tasks", run_here)
     made: list[Lab] = []
 
     def make(root: str = "ours", **settings: Any) -> Lab:

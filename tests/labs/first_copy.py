@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from tests.fixtures.wait import until
 from tests.labs.pair import QUEUE, WORKER, Pair, call
 from vedur import db as vdb
 from vedur import failpoint
@@ -203,13 +203,10 @@ class Lab:
 
     def wait_until(self, true: Callable[[], bool], seconds: float = DEADLINE) -> None:
         """Poll a condition with a deadline."""
-        deadline = time.monotonic() + seconds
-        while not true():
-            assert time.monotonic() < deadline, (
-                self.states(),
-                self.leaf.query("select * from vedur.copy_progress"),
-            )
-            time.sleep(0.02)
+        assert until(true, seconds), (
+            self.states(),
+            self.leaf.query("select * from vedur.copy_progress"),
+        )
 
     def settle(self) -> None:
         """Until the leaf has applied all that the root has now."""

@@ -13,6 +13,7 @@ import importlib.util
 import os
 import pwd
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -43,6 +44,11 @@ _THROWAWAY: Mapping[str, str] = {
 }
 
 START_TIMEOUT = 60.0
+
+#: Where Linux says which ports connections get, the first and the last.
+_CONNECTIONS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+#: Below are those of services.
+_LOWEST_PORT = 10_240
 
 
 @dataclass(frozen=True)
@@ -84,10 +90,25 @@ def available(only: str = "all") -> dict[int, Binaries]:
 
 
 def free_port() -> int:
-    """Return a TCP port of the loopback on which nobody listens now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a TCP port of the loopback on which nobody listens now.
+
+    It is none of those that the system hands out to connections, where there are others: one of
+    them could have it while the server restarts.
+    """
+    ports = range(_LOWEST_PORT, _first_of_connections())
+    draw = secrets.SystemRandom()  # not by a seed that other processes have, too
+    for port in [*draw.sample(ports, min(len(ports), 100)), 0]:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return int(probe.getsockname()[1])
+    raise StateError("no TCP port of 127.0.0.1 is free")
+
+
+def _first_of_connections() -> int:
+    try:
+        return int(_CONNECTIONS.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return _LOWEST_PORT  # not Linux: whatever the system gives
 
 
 def _unprivileged_user() -> str | None:
