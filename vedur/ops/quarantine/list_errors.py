@@ -118,8 +118,8 @@ def errors(session: Session) -> list[ErrorReport]:
     stopped = list(_stopped(session, tables))
     named = {report.table for report in stopped if report.kind == "event"}
     copies = [report for report in _copies(session) if report.table not in named]
-    waiting = (_rejoins, _changed_by_hand, _quarantined)
-    return [*stopped, *copies, *(report for read in waiting for report in read(session))]
+    changed = _changed_by_hand(session)
+    return [*stopped, *_rejoins(session), *copies, *changed, *_quarantined(session)]
 
 
 def _changed_by_hand(session: Session) -> Iterator[ErrorReport]:
