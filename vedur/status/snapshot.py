@@ -245,6 +245,7 @@ def read_software(db: Database) -> str:
         return f"{VEDUR} {version}"
     return VEDUR if found.vedur else f"{LONDISTE} {found.extension or ''}".strip()
 
+
 def read_quarantined(db: Database, queue: str) -> int | None:
     """Count the events in quarantine; None where there is none, or the role may not read it."""
     if not db.value(query("quarantine", "readable")):
