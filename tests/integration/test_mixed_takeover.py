@@ -1,4 +1,4 @@
-"""Upstream's Londiste takes over from a root of ours, and ours takes over from a root of its own."""
+"""Londiste takes over from a root of ours, and ours takes over from a root of its own."""
 
 from __future__ import annotations
 

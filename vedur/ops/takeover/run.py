@@ -252,7 +252,11 @@ class _Live:
         """Do the steps from closing to promotion; on any error the old root is open again."""
         self._deadline = self.clock.monotonic() + self.options.timeout
         try:
-            note = self._close() if progress is TakeoverProgress.OPEN else read_note(self._now(self.old))
+            note = (
+                self._close()
+                if progress is TakeoverProgress.OPEN
+                else read_note(self._now(self.old))
+            )
             assert note is not None
             if progress is TakeoverProgress.PROMOTED:
                 return note
