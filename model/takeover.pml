@@ -560,9 +560,6 @@ again:
         fi
     };
 promoted:
-#ifdef GRAVESTONE_LATE
-    atomic { if :: !SUB(n, A) -> assert(low[n] <= fk[ep[n]]); SUB(n, A) = fk[ep[n]] + 1 :: else fi };
-#endif
     atomic {                                            /* 5 the survivors read from the new root */
         if
         :: prov[c] == n
@@ -591,6 +588,9 @@ promoted:
         fi;
         check(D)
     };
+#ifdef GRAVESTONE_LATE
+    atomic { if :: !SUB(n, A) -> assert(low[n] <= fk[ep[n]]); SUB(n, A) = fk[ep[n]] + 1 :: else fi };
+#endif
 end:
     let_go()
 }
