@@ -70,8 +70,10 @@ POINTS: dict[str, tuple[str, ...]] = {
     "tick": ("set",),
     # worker/roles/branch.py, worker/branch_queue.py: what a branch does beyond a leaf
     "branch": ("published", "reported", "synced", "reopened"),
-    # worker/roles/root.py, worker/roles/reign.py
-    "root": ("watermark", "sequences", "deposed", "adopted"),
+    # worker/roles/root.py
+    "root": ("watermark", "sequences"),
+    # worker/roles/reign.py: a root that was replaced, or made by another program
+    "reign": ("deposed", "adopted"),
     # ops/takeover: run.py, options.py, failover.py
     "takeover": (
         "checked",

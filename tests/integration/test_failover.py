@@ -252,6 +252,38 @@ def test_a_deposed_root_that_comes_back_is_closed_and_says_so(make_chain: MakeCh
     assert roots(chain) == ["n2"]
 
 
+@pytest.mark.parametrize("point", ["deposed", "adopted"])
+def test_a_root_that_is_killed_when_it_learns_it_learns_it_again(
+    make_chain: MakeChain, point: str
+) -> None:
+    chain = make_bank(make_chain, 3)
+    if point == "deposed":
+        depose(chain)
+    else:
+        chain["n1"].db.execute("update vedur.reign set root_node = 'n9'")
+
+    def hook(name: str) -> None:
+        if name == f"reign.{point}":
+            set_hook(None)
+            raise Killed(name)
+
+    n1 = chain["n1"]
+    set_hook(hook)
+    try:
+        with pytest.raises(Killed):
+            n1.worker.work()
+    finally:
+        set_hook(None)
+    n1.renew()
+    if point == "deposed":
+        with pytest.raises(OtherEpoch, match="was deposed"):
+            n1.worker.work()
+    else:
+        n1.worker.work()
+        found = n1.db.query("select kind, root_node from vedur.reign order by serial")
+        assert [tuple(row) for row in found] == [("created", "n9"), ("adopted", "n1")]
+
+
 def test_status_is_red_for_a_deposed_root_and_names_the_way_out(make_chain: MakeChain) -> None:
     chain = make_bank(make_chain, 3)
     depose(chain)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -23,11 +24,13 @@ from tests.labs.moving_root import (
     settle,
 )
 from tests.labs.pair import QUEUE
-from vedur.errors import StateError
+from vedur.errors import RefusedError, StateError
 from vedur.failpoint import set_hook
 from vedur.node.info import NodeType
 from vedur.ops.takeover.options import TakeoverOptions
 from vedur.ops.takeover.run import check_switchover
+from vedur.status.overview import open_reader
+from vedur.status.problems import Kind, problems
 
 MakeChain = Callable[..., Chain]
 
@@ -69,6 +72,15 @@ def no_cleaning(monkeypatch: pytest.MonkeyPatch) -> None:
             undo(self, error)
 
     monkeypatch.setattr(run._Live, "_undo", killed)
+
+
+def told(chain: Chain, name: str) -> str:
+    """What status and doctor say of the tree."""
+    reader = open_reader(chain[name].settings, "test")
+    try:
+        return "\n".join(p.what for p in problems(reader.read()) if p.kind is Kind.TREE)
+    finally:
+        reader.close()
 
 
 def test_there_and_back(make_chain: MakeChain) -> None:
@@ -158,8 +170,10 @@ def test_killed_before_the_promotion_it_can_be_undone(
         with pytest.raises(Killed):
             move(chain, "n1", "n2")
         assert roots(chain) == []
+        assert 'a takeover by "n2" is under way' in told(chain, "n2")
         move(chain, "n1", "n2", abort=True)
         assert roots(chain) == ["n1"]
+        assert "takeover" not in told(chain, "n2")
         chain["n1"].db.execute("update acct set n = n + (-1) ^ id")
         settle(chain)
         require_equal(chain)
@@ -308,3 +322,76 @@ def test_all_others_follow(make_chain: MakeChain) -> None:
         assert [provider(chain, n) for n in ("n1", "n3")] == ["n2", "n2"]
         settle(chain)
         require_equal(chain)
+
+
+@pytest.mark.parametrize("point", ["barred", "reopened"])
+def test_an_abort_that_is_killed_is_run_again(
+    make_chain: MakeChain, kill_at: Callable[[str], None], no_cleaning: None, point: str
+) -> None:
+    chain = make_bank(make_chain, 3)
+    with alive(chain):
+        kill_at("takeover.ticked")
+        with pytest.raises(Killed):
+            move(chain, "n1", "n2")
+        kill_at(f"takeover.{point}")
+        with pytest.raises(Killed):
+            move(chain, "n1", "n2", abort=True)
+        if point == "barred":
+            assert roots(chain) == []
+            move(chain, "n1", "n2", abort=True)
+        else:
+            with pytest.raises(StateError, match="there is nothing to undo"):
+                move(chain, "n1", "n2", abort=True)
+        assert roots(chain) == ["n1"]
+        move(chain, "n1", "n2")
+        assert roots(chain) == ["n2"]
+
+
+def test_a_barred_takeover_is_not_finished_but_undone(
+    make_chain: MakeChain, kill_at: Callable[[str], None], no_cleaning: None
+) -> None:
+    """Somebody has begun to undo it: whoever goes on with it must not promote."""
+    chain = make_bank(make_chain, 3)
+    with alive(chain):
+        kill_at("takeover.ticked")
+        with pytest.raises(Killed):
+            move(chain, "n1", "n2")
+        kill_at("takeover.barred")
+        with pytest.raises(Killed):
+            move(chain, "n1", "n2", abort=True)
+        with pytest.raises(RefusedError, match="was undone"):
+            move(chain, "n1", "n2")
+        assert roots(chain) == ["n1"]
+
+
+def test_the_hook_is_told_and_can_say_no(make_chain: MakeChain, tmp_path: Path) -> None:
+    said, hook = tmp_path / "said", tmp_path / "hook"
+    hook.write_text(f'echo "$@ $VEDUR_ROOT_LOCATION" >> {said}; test ! -e {tmp_path}/no\n')
+    chain = make_bank(make_chain, 3, takeover_hook=f"sh {hook}")
+    with alive(chain):
+        (tmp_path / "no").touch()
+        with pytest.raises(StateError, match=r"exit code 1 \(before\)"):
+            move(chain, "n1", "n2")
+        assert roots(chain) == ["n1"]
+        (tmp_path / "no").unlink()
+        move(chain, "n1", "n2")
+        assert roots(chain) == ["n2"]
+    words = [line.split()[:3] for line in said.read_text().splitlines()]
+    assert words == [["before", "n1", "n2"], ["before", "n1", "n2"], ["after", "n1", "n2"]]
+    assert "dbname=" in said.read_text()
+
+
+def test_the_place_of_a_branch_is_taken(
+    make_chain: MakeChain, kill_at: Callable[[str], None]
+) -> None:
+    chain = make_bank(make_chain, 4)  # n1, branches n2 and n3, leaf n4
+    with alive(chain) as life:
+        kill_at("takeover.branch_moved")
+        with pytest.raises(Killed):
+            move(chain, "n2", "n3")
+        move(chain, "n2", "n3")
+        assert [provider(chain, n) for n in ("n3", "n2", "n4")] == ["n1", "n3", "n3"]
+        chain["n1"].db.execute("update acct set n = n + (-1) ^ id")
+        settle(chain)
+        require_equal(chain)
+    assert life.errors == []

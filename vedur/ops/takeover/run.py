@@ -27,7 +27,7 @@ from urllib.parse import urlencode
 
 from vedur.catalog.sequences import get_seq_list
 from vedur.db import Database
-from vedur.db.contract import command
+from vedur.db.contract import Answer, command
 from vedur.errors import DatabaseError, RefusedError, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.log import mask
@@ -59,7 +59,7 @@ from vedur.node.setup import (
     set_node_attrs,
     unregister_subscriber,
 )
-from vedur.node.takeover import Note, Progress, numbered, plan_branch, plan_live, read_note
+from vedur.node.takeover import Note, TakeoverProgress, numbered, plan_branch, plan_live, read_note
 from vedur.ops.change_provider import run_move
 from vedur.ops.members import SetView, read_member, read_members
 from vedur.ops.session import Session
@@ -168,15 +168,15 @@ class _Live:
             self.view.members, self.old.name, self.new.name, everybody=everybody
         )
         _show(numbered(steps), self.options)
-        if progress is Progress.DONE:
+        if progress is TakeoverProgress.DONE:
             self._finish()
             return
-        if progress is Progress.OPEN:
+        if progress is TakeoverProgress.OPEN:
             self._require_fit()
         if self.options.dry_run:
             return
         with self._one_at_a_time():
-            if progress is Progress.OPEN:
+            if progress is TakeoverProgress.OPEN:
                 self._prepare(others)
             note = self._hand_over(progress)
             self._turn(note)
@@ -248,13 +248,17 @@ class _Live:
 
     # -- the window -----------------------------------------------------------------------------
 
-    def _hand_over(self, progress: Progress) -> Note:
+    def _hand_over(self, progress: TakeoverProgress) -> Note:
         """Do the steps from closing to promotion; on any error the old root is open again."""
         self._deadline = self.clock.monotonic() + self.options.timeout
         try:
-            note = self._close() if progress is Progress.OPEN else read_note(self._now(self.old))
+            note = (
+                self._close()
+                if progress is TakeoverProgress.OPEN
+                else read_note(self._now(self.old))
+            )
             assert note is not None
-            if progress is Progress.PROMOTED:
+            if progress is TakeoverProgress.PROMOTED:
                 return note
             note = self._write_last_tick(note)
             self._follow(note)
@@ -270,7 +274,7 @@ class _Live:
     def _close(self) -> Note:
         """Refuse writers from now on, and say who takes over; in one transaction."""
         with self.root.transaction():
-            command(self.root, "pgq_node.demote_root", self.queue, 1, None, node=self.old.name)
+            self._demote(1)
             txid = int(self.root.value(query("takeover", "txid")))
             note = Note(self.new.name, str(self.db.value(query("takeover", "new_epoch"))), txid)
             _set_note(self.root, self.queue, {
@@ -283,6 +287,14 @@ class _Live:
         reach("takeover.closed")
         return note
 
+    def _demote(self, step: int) -> Answer:
+        """Do a step of the contract on the old root; raises where it is none any more."""
+        args = (self.queue, step, None)
+        answer = command(self.root, "pgq_node.demote_root", *args, node=self.old.name, quiet=True)
+        if answer.code != 200:
+            raise StateError(f'"{self.old.name}": {answer.note}: another command was quicker')
+        return answer
+
     def _write_last_tick(self, note: Note) -> Note:
         """Wait for old transactions and write the last tick; no event may be behind it."""
         if note.tick is not None and self._first_behind(note.tick) is None:
@@ -292,11 +304,8 @@ class _Live:
         left = max(self._deadline - self.clock.monotonic(), 1.0)
         with self.root.transaction():
             self.root.value(query("takeover", "lock_timeout"), [f"{int(left * 1000)}ms"])
-            answer = command(
-                self.root, "pgq_node.demote_root", self.queue, 2, None, node=self.old.name
-            )
+            tick = int(self._demote(2).row.last_tick)
             _require_note(self.root, self.queue, self.old.name, note)
-            tick = int(answer.row.last_tick)
             _set_note(self.root, self.queue, {TAKEOVER_TICK: str(tick)}, keep=True)
         reach("takeover.ticked")
         event = self._first_behind(tick)

@@ -116,13 +116,25 @@ where not exists (
 
 -- name: sequences_of_tables
 -- Sequences that give columns of tables their values, with the names of the tables.
-select distinct s.oid::regclass::text as shown, sn.nspname || '.' || s.relname as name, w.name as table_name
-from pg_catalog.unnest(%s::text[]) as w (name)
-join pg_catalog.pg_depend d on d.refclassid = 'pg_class'::regclass and d.refobjid = londiste.find_table_oid(w.name)
-    and d.classid = 'pg_class'::regclass and d.deptype in ('a', 'i')
-join pg_catalog.pg_class s on s.oid = d.objid and s.relkind = 'S'
-join pg_catalog.pg_namespace sn on sn.oid = s.relnamespace
-order by 1
+with here as (
+    select w.name, londiste.find_table_oid(w.name) as relid
+    from pg_catalog.unnest(%s::text[]) as w (name)
+), used as (
+    select h.name, d.objid as seq
+    from here h
+    join pg_catalog.pg_depend d on d.refclassid = 'pg_class'::regclass and d.refobjid = h.relid
+        and d.classid = 'pg_class'::regclass and d.deptype in ('a', 'i')
+    union
+    select h.name, d.refobjid
+    from here h
+    join pg_catalog.pg_attrdef f on f.adrelid = h.relid
+    join pg_catalog.pg_depend d on d.classid = 'pg_attrdef'::regclass and d.objid = f.oid and d.refclassid = 'pg_class'::regclass
+)
+select n.nspname || '.' || s.relname as name, u.name as table_name
+from used u
+join pg_catalog.pg_class s on s.oid = u.seq and s.relkind = 'S'
+join pg_catalog.pg_namespace n on n.oid = s.relnamespace
+order by 1, 2
 
 -- name: ticker_sessions
 -- How many sessions of this database look like those of a ticker.

@@ -67,8 +67,9 @@ def require_reign(db: Database, state: WorkerState, settings: LondisteSettings) 
         own = get_node_info(db, queue)
         if own is not None and own.attrs.get(TAKEOVER_TO) == by.root:
             return  # a takeover is about to make this node a branch
-        depose(db, queue, by)
-        reach("root.deposed")
+        if depose(db, queue, by).code == 301:
+            return  # a takeover has just made it one
+        reach("reign.deposed")
         raise deposed_error(by)
     _require_alone(state.node_name, mine, members)
     _require_newest(db, queue, mine, members)
@@ -157,5 +158,5 @@ def _adopt(db: Database, queue: str, name: str, mine: Reigns) -> None:
     here = last_reign(mine)
     if here is not None and here.root != name:
         epoch = begin_reign(db, queue, ReignKind.ADOPTED)
-        reach("root.adopted")
+        reach("reign.adopted")
         log.info('node "%s" was made root by another program: its epoch is %s', name, epoch)

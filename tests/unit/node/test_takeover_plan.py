@@ -1,0 +1,115 @@
+"""Plans of a takeover: how far it is, who has most, who is left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from vedur.errors import StateError
+from vedur.node.plan import Member
+from vedur.node.takeover import (
+    TakeoverProgress,
+    judge_progress,
+    numbered,
+    plan_branch,
+    plan_failover,
+    plan_live,
+    read_note,
+)
+
+ROOT = Member("n1", "root", worker="w1", tick=10, first_tick=1, last_tick=10, subscribers=("n2",))
+NEW = Member("n2", "branch", "n1", "w2", 10, 1, 10, subscribers=("n4",))
+NOTE = {"takeover_to": "n2", "takeover_epoch": "e", "takeover_txid": "7"}
+CLOSED = replace(ROOT, closed=True, attrs=NOTE)
+TICKED = replace(CLOSED, attrs={**NOTE, "takeover_tick": "11"})
+PROMOTED = replace(NEW, type="root", provider=None)
+TURNED = replace(ROOT, type="branch", provider="n2")
+DEAD = Member("n1", dead=True, failure="it is tagged as dead")
+
+
+@pytest.mark.parametrize(
+    "old,new,progress",
+    [
+        (ROOT, NEW, TakeoverProgress.OPEN),
+        (CLOSED, NEW, TakeoverProgress.CLOSED),
+        (TICKED, NEW, TakeoverProgress.TICKED),
+        (TICKED, PROMOTED, TakeoverProgress.PROMOTED),
+        (TURNED, PROMOTED, TakeoverProgress.DONE),
+    ],
+)
+def test_nodes_tell_how_far_it_is(old: Member, new: Member, progress: TakeoverProgress) -> None:
+    assert judge_progress(old, new) is progress
+
+
+@pytest.mark.parametrize(
+    "old,new,said",
+    [
+        (ROOT, PROMOTED, "two roots"),
+        (replace(TURNED, provider="n3"), PROMOTED, 'a branch of "n3"'),
+        (TURNED, NEW, "is not the root"),
+        (replace(ROOT, closed=True), NEW, "no takeover of Vedur has done that"),
+        (replace(CLOSED, attrs={**NOTE, "takeover_to": "n9"}), NEW, "--node=n9 again to finish"),
+    ],
+)
+def test_what_is_none_of_ours_is_refused(old: Member, new: Member, said: str) -> None:
+    with pytest.raises(StateError, match=said):
+        judge_progress(old, new)
+
+
+def test_a_note_without_a_tick_is_a_root_that_is_closed() -> None:
+    note = read_note(CLOSED)
+    assert note is not None and (note.to, note.epoch, note.txid, note.tick) == ("n2", "e", 7, None)
+    assert read_note(ROOT) is None
+
+
+def test_steps_that_are_done_are_marked() -> None:
+    members = {"n1": TICKED, "n2": NEW}
+    progress, others, steps = plan_live(members, "n1", "n2", everybody=True)
+    assert (progress, others) == (TakeoverProgress.TICKED, [])
+    lines = numbered(steps)
+    assert [line.endswith("(done)") for line in lines] == [True] * 5 + [False] * 3
+
+
+def branch(name: str, tick: int, provider: str = "n1") -> Member:
+    return Member(name, "branch", provider, f"w{name}", tick, 1, tick)
+
+
+def test_the_branch_with_the_newest_tick_is_the_source() -> None:
+    leaf = Member("n4", "leaf", "n1", "w4", 15)
+    ahead = replace(leaf, name="n5", tick=21)
+    members = {"n1": DEAD, "n2": branch("n2", 10), "n3": branch("n3", 20), "n4": leaf, "n5": ahead}
+    plan = plan_failover(members, "n1", "n2", ())
+    assert (plan.source, plan.tick) == ("n3", 20)
+    assert (plan.orphans, plan.ahead) == (("n3", "n4"), ("n5",))
+    assert plan_failover(members, "n1", "n3", ()).source is None
+
+
+def test_a_node_that_is_silent_must_be_named() -> None:
+    silent = Member("n3", failure="timeout")
+    members = {"n1": DEAD, "n2": branch("n2", 10), "n3": silent}
+    with pytest.raises(StateError, match="nodes do not answer: n3"):
+        plan_failover(members, "n1", "n2", ())
+    assert plan_failover(members, "n1", "n2", ("n3",)).tick == 10
+
+
+def test_another_root_or_a_leaf_is_refused() -> None:
+    other = replace(ROOT, name="n3")
+    with pytest.raises(StateError, match='"n3" is root'):
+        plan_failover({"n1": DEAD, "n2": branch("n2", 1), "n3": other}, "n1", "n2", ())
+    leaf = Member("n2", "leaf", "n1", "w2", 5)
+    with pytest.raises(StateError, match="only a branch can become root"):
+        plan_failover({"n1": DEAD, "n2": leaf}, "n1", "n2", ())
+
+
+def test_the_place_of_a_branch() -> None:
+    root = replace(ROOT, subscribers=("n2",))
+    old = replace(branch("n2", 10), subscribers=("n3", "n4"))
+    new, leaf = branch("n3", 10, "n2"), Member("n4", "leaf", "n2", "w4", 9)
+    members = {"n1": root, "n2": old, "n3": new, "n4": leaf}
+    assert plan_branch(members, "n2", "n3", everybody=False) == ("n1", [("n3", "n1"), ("n2", "n3")])
+    gone = {**members, "n2": Member("n2", dead=True, failure="gone")}
+    above, moves = plan_branch(gone, "n2", "n3", everybody=True)
+    assert (above, moves) == ("n1", [("n3", "n1"), ("n4", "n3")])
+    with pytest.raises(StateError, match="nodes can only read from a branch"):
+        plan_branch(members, "n2", "n4", everybody=False)
