@@ -514,9 +514,11 @@ proctype killer() {
 proctype failover(byte n; byte c; byte me) {
     byte v, new;
 again:
-    atomic { lk[n] == 0 -> lk[n] = me };                /* 1 check, with every survivor locked */
-#ifndef NO_LOCK
-    atomic { if :: lk[c] == 0 -> lk[c] = me :: else -> let_go(); goto again fi };
+#ifdef NO_LOCK
+    atomic { lk[n] == 0 -> lk[n] = me };
+#else
+    atomic { lk[B] == 0 -> lk[B] = me };                /* 1 check, with every survivor locked, by name */
+    atomic { if :: lk[C] == 0 -> lk[C] = me :: else -> let_go(); goto again fi };
 #ifndef NO_LOOK
     atomic { if :: MINE(n) && MINE(c) :: else -> let_go(); goto again fi };
 #endif
