@@ -52,7 +52,7 @@ class Five:
 
     def build(self) -> Five:
         """Make the nodes by commands, and bring each to its own tick."""
-        dbs = {name: self.server.create_database("template0") for name in KINDS}
+        dbs = {name: self.server.create_database(self.server.template()) for name in KINDS}
         chain = Chain([], lambda: pytest.fail("no more nodes"))
         for name, kind in KINDS.items():
             db = vdb.connect(self.server.connstr(dbs[name]), autocommit=True)
@@ -69,6 +69,11 @@ class Five:
         for node in chain.nodes:
             node.close()
             node.db.close()
+        # staging tasks keep their connections; a database that somebody uses cannot be copied
+        self.server.admin.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = any (%s)",
+            [list(dbs.values())],
+        )
         self.templates = dbs
         return self
 
