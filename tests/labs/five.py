@@ -113,6 +113,19 @@ class Five:
             self.server.drop_database(name)
 
 
+def require_same_queue(chain: Chain, node: Node, root: Node, since: int) -> None:
+    """From tick `since` on, the queue of a node has the ticks of the root's, and their events."""
+    own, whole = node.ticks(), root.ticks()
+    last = max(own)
+    ticks = [tick for tick in sorted(own) if tick >= since]
+    assert ticks == [tick for tick in sorted(whole) if since <= tick <= last], node.name
+    assert {tick: own[tick] for tick in ticks} == {tick: whole[tick] for tick in ticks}, node.name
+    for tick in ticks[:-1]:
+        assert chain.batch(node.db, tick) == chain.batch(root.db, tick), (node.name, tick)
+    for db in (node.db, root.db):
+        db.value("select pgq.unregister_consumer(%s, 'compared')", [QUEUE])
+
+
 @pytest.fixture(scope="module")
 def five(newest: TestServer) -> Iterator[Five]:
     """The five nodes; `five.case()` copies them."""
