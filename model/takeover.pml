@@ -514,9 +514,11 @@ proctype killer() {
 proctype failover(byte n; byte c; byte me) {
     byte v, new;
 again:
-    atomic { lk[n] == 0 -> lk[n] = me };                /* 1 check, with every survivor locked */
-#ifndef NO_LOCK
-    atomic { if :: lk[c] == 0 -> lk[c] = me :: else -> let_go(); goto again fi };
+#ifdef NO_LOCK
+    atomic { lk[n] == 0 -> lk[n] = me };
+#else
+    atomic { lk[B] == 0 -> lk[B] = me };                /* 1 check, with every survivor locked, by name */
+    atomic { if :: lk[C] == 0 -> lk[C] = me :: else -> let_go(); goto again fi };
 #ifndef NO_LOOK
     atomic { if :: MINE(n) && MINE(c) :: else -> let_go(); goto again fi };
 #endif
@@ -560,9 +562,6 @@ again:
         fi
     };
 promoted:
-#ifdef GRAVESTONE_LATE
-    atomic { if :: !SUB(n, A) -> assert(low[n] <= fk[ep[n]]); SUB(n, A) = fk[ep[n]] + 1 :: else fi };
-#endif
     atomic {                                            /* 5 the survivors read from the new root */
         if
         :: prov[c] == n
@@ -591,6 +590,9 @@ promoted:
         fi;
         check(D)
     };
+#ifdef GRAVESTONE_LATE
+    atomic { if :: !SUB(n, A) -> assert(low[n] <= fk[ep[n]]); SUB(n, A) = fk[ep[n]] + 1 :: else fi };
+#endif
 end:
     let_go()
 }

@@ -17,7 +17,7 @@ import pytest
 
 from tests.fixtures.wait import until
 from tests.labs.chain import Chain, Node
-from tests.labs.five import HAS, KINDS, Five, five
+from tests.labs.five import HAS, KINDS, Five, five, require_same_queue
 from tests.labs.in_process import without_spark
 from tests.labs.moving_root import PATIENCE, Life, alive, move
 from tests.labs.pair import QUEUE
@@ -100,9 +100,9 @@ def open_roots(chain: Chain) -> list[str]:
     return [node.name for node in chain.nodes if node.db.value(text, [QUEUE])]
 
 
-def require_history(chain: Chain, root: Node, names: set[str]) -> None:
-    """Every node stands at a tick of the root, with the root's rows, and queues are the root's."""
-    chain.nodes.sort(key=lambda node: node is not root)
+def require_history(chain: Chain, root: Node, names: set[str], since: int) -> None:
+    """Every node stands at a tick of the root, with the root's rows, and queues are the root's from
+    tick `since` on."""
     for node in chain.nodes:
         if node is root or node.name not in names:
             continue
@@ -112,7 +112,7 @@ def require_history(chain: Chain, root: Node, names: set[str]) -> None:
         info = get_node_info(node.db, QUEUE)
         assert info is not None
         if info.node_type is NodeType.BRANCH:
-            chain.require_queue(node, root, since=node.position - 1)
+            require_same_queue(chain, node, root, since)
 
 
 def write_on(chain: Chain, life: Life, root: Node, row: int, names: set[str]) -> None:
@@ -133,9 +133,9 @@ def write_on(chain: Chain, life: Life, root: Node, row: int, names: set[str]) ->
 def run_case(five: Five, dead: frozenset[str]) -> None:
     with five.case() as chain:
         if "n1" not in dead:
-            branches_gone(chain, dead)
+            branches_gone(chain, dead, five.ticks[1])
         elif not {"n2", "n3", "n4"} - dead:
-            nobody_left(chain, dead)
+            nobody_left(chain, dead, five.ticks[1])
         else:
             root_gone(five, chain, dead)
 
@@ -151,7 +151,7 @@ def test_any_nodes_are_gone(five: Five, dead: frozenset[str]) -> None:
     run_case(five, dead)
 
 
-def branches_gone(chain: Chain, dead: frozenset[str]) -> None:
+def branches_gone(chain: Chain, dead: frozenset[str], since: int) -> None:
     """The root lives: whoever has lost its provider reads from the root, nothing is lost."""
     root = chain["n1"]
     with some_gone(chain, dead), alive(chain) as life:
@@ -160,14 +160,14 @@ def branches_gone(chain: Chain, dead: frozenset[str]) -> None:
                 change_provider(session, "n1", dead=dead)
         names = set(KINDS) - dead
         write_on(chain, life, root, 10, names)
-        require_history(chain, root, names)
+        require_history(chain, root, names, since)
     with alive(chain) as life:
         write_on(chain, life, root, 11, set(KINDS))
-    require_history(chain, root, set(KINDS))
+    require_history(chain, root, set(KINDS), since)
     assert open_roots(chain) == ["n1"]
 
 
-def nobody_left(chain: Chain, dead: frozenset[str]) -> None:
+def nobody_left(chain: Chain, dead: frozenset[str], since: int) -> None:
     """Only the leaf is left, or nobody: it cannot become root, and nothing is changed."""
     with some_gone(chain, dead):
         for node in chain.nodes:
@@ -178,7 +178,7 @@ def nobody_left(chain: Chain, dead: frozenset[str]) -> None:
     root = chain["n1"]
     with alive(chain) as life:  # all come back as they were
         write_on(chain, life, root, 10, set(KINDS))
-    require_history(chain, root, set(KINDS))
+    require_history(chain, root, set(KINDS), since)
 
 
 def root_gone(five: Five, chain: Chain, dead: frozenset[str]) -> None:
@@ -186,7 +186,7 @@ def root_gone(five: Five, chain: Chain, dead: frozenset[str]) -> None:
     left = sorted({"n2", "n3", "n4"} - dead)
     new, last = left[0], max(HAS[name] for name in left)
     survivors = set(KINDS) - dead
-    others = tuple(sorted(dead - {"n1"}))
+    others, since = tuple(sorted(dead - {"n1"})), five.ticks[1]
     with some_gone(chain, dead), alive(chain) as life:
         move(chain, "n1", new, dead_root=True, dead=others, timeout=PATIENCE)
         root = chain[new]
@@ -195,7 +195,7 @@ def root_gone(five: Five, chain: Chain, dead: frozenset[str]) -> None:
         # the leaf has applied what no branch had: it is refused, and not followed
         names = survivors - {"n5"}
         write_on(chain, life, root, 10, names)
-        require_history(chain, root, names)
+        require_history(chain, root, names, since)
         if "n5" in survivors:
             assert 10 not in rows(chain["n5"])
             assert until(lambda: any("rejoin" in told for _, told in life.errors), PATIENCE)

@@ -52,7 +52,7 @@ class Five:
 
     def build(self) -> Five:
         """Make the nodes by commands, and bring each to its own tick."""
-        dbs = {name: self.server.create_database("template0") for name in KINDS}
+        dbs = {name: self.server.create_database(self.server.template()) for name in KINDS}
         chain = Chain([], lambda: pytest.fail("no more nodes"))
         for name, kind in KINDS.items():
             db = vdb.connect(self.server.connstr(dbs[name]), autocommit=True)
@@ -69,6 +69,11 @@ class Five:
         for node in chain.nodes:
             node.close()
             node.db.close()
+        # staging tasks keep their connections; a database that somebody uses cannot be copied
+        self.server.admin.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = any (%s)",
+            [list(dbs.values())],
+        )
         self.templates = dbs
         return self
 
@@ -106,6 +111,19 @@ class Five:
     def drop(self) -> None:
         for name in self.templates.values():
             self.server.drop_database(name)
+
+
+def require_same_queue(chain: Chain, node: Node, root: Node, since: int) -> None:
+    """From tick `since` on, the queue of a node has the ticks of the root's, and their events."""
+    own, whole = node.ticks(), root.ticks()
+    last = max(own)
+    ticks = [tick for tick in sorted(own) if tick >= since]
+    assert ticks == [tick for tick in sorted(whole) if since <= tick <= last], node.name
+    assert {tick: own[tick] for tick in ticks} == {tick: whole[tick] for tick in ticks}, node.name
+    for tick in ticks[:-1]:
+        assert chain.batch(node.db, tick) == chain.batch(root.db, tick), (node.name, tick)
+    for db in (node.db, root.db):
+        db.value("select pgq.unregister_consumer(%s, 'compared')", [QUEUE])
 
 
 @pytest.fixture(scope="module")
