@@ -5,6 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
+# Where this is set, every command that a test runs would compile all that it imports, and every
+# process of a run all tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help dev java oracles check lint types layers test test-long demo docs bench peers torture torture-load clean
 
