@@ -5,6 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
+# Where this is set, every command that a test runs would compile all that it imports, and every
+# process of a run all tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help dev java oracles check lint types layers test test-long demo docs bench peers torture torture-load model clean
 
@@ -51,7 +55,7 @@ checks = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $
 # Tests wait for servers, ticks and each other half of the time: more processes than cores.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(12, 2 * os.cpu_count() + 1))')
 
-test: dev oracles  ## all checks and all tests but the long ones, on every server version at hand; SEED=
+test: dev oracles  ## all checks and all tests but the long ones, spread over the server versions at hand; SEED= WORKERS=
 	@mkdir -p build; ($(checks)) > build/check.log 2>&1 & check=$$!; \
 	  $(seeded) -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25 -m "not long"; tested=$$?; \
 	  wait $$check; checked=$$?; cat build/check.log; exit $$((tested | checked))

@@ -14,7 +14,7 @@ import pytest
 from tests.fixtures.pg import TestServer
 from tests.fixtures.wants import wanting
 from vedur import db as vdb
-from vedur.pipeline.spark.java_start import QUICK
+from vedur.pipeline.spark.java_start import OPTIONS, java_settings
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -75,7 +75,7 @@ def test_batch_and_stream(
         env={
             **os.environ,
             "PYTHONPATH": str(Path(__file__).parents[2]),
-            "JAVA_TOOL_OPTIONS": QUICK,  # half of the CPU
+            "JAVA_TOOL_OPTIONS": java_settings({})[OPTIONS],  # half of the CPU
         },
     )
     assert done.returncode == 0, done.stderr[:6000]

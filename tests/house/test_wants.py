@@ -186,3 +186,14 @@ def test_the_schedule_hands_out_files_of_one_kind_as_long_as_there_are_any() -> 
     del queue[without]
     put_first(queue, session=False)
     assert list(queue) == [with_session]
+
+
+def test_make_lets_python_keep_what_it_compiles(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.mk"
+    recipe.write_text(f"include {ROOT}/Makefile\nask:\n\t@echo [$$PYTHONDONTWRITEBYTECODE]\n")
+    done = subprocess.run(
+        ["make", "-s", "-f", str(recipe), "ask"],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+    assert done.stdout == "[]\n", done.stderr
