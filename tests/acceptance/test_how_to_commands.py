@@ -21,6 +21,7 @@ from tests.acceptance import test_tutorial as harness
 from tests.fixtures.pg import VERSIONS
 from tests.labs.backup import Backup
 from tests.labs.chain import Node
+from tests.labs.in_process import without_spark
 from tests.labs.pair import QUEUE
 from vedur.clock import SYSTEM
 from vedur.config.londiste import load_londiste
@@ -28,6 +29,8 @@ from vedur.db import Database
 from vedur.node.info import NodeType
 from vedur.ops.create_node import create_node, plan_node
 from vedur.ops.session import Session
+
+__all__ = ["without_spark"]
 
 pytestmark = [pytest.mark.usefixtures("without_spark"), pytest.mark.timeout(300)]
 
