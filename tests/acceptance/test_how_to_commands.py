@@ -46,6 +46,7 @@ pidfile = {name}.pid
 #: Numbers of ticks and events differ from run to run; pages leave out times.
 NUMBERS = [
     (re.compile(r"^TIME PID ", re.M), ""),
+    (re.compile(r"^INFO Waiting .*\n", re.M), ""),  # it may be quicker
     (re.compile(r"\btick \d+"), "tick N"),
     (re.compile(r"about \d+ event"), "about N event"),
 ]
