@@ -113,14 +113,16 @@ def unsteady_value(pair: ColumnPair) -> str | None:
     where the other side has the same type, which reads all of these texts alike.
     """
     there, here = pair.source, pair.target
-    same = there.bare_type == here.bare_type or not (there.builtin or here.builtin)
+    # a server with quote_all_identifiers writes "date"
+    theirs, mine = (column.bare_type.replace('"', "") for column in (there, here))
+    same = theirs == mine or not (there.builtin or here.builtin)
     if here.generated or same:  # types of users are the operator's business
         return None
     if there.zoned:
         reason = "its text depends on the time zone of the session that writes it"
     elif there.naming:
         reason = "its text depends on the search path of the session that writes it"
-    elif there.bare_type == _MOMENT and here.bare_type not in _READ_MOMENTS:
+    elif theirs == _MOMENT and mine not in _READ_MOMENTS:
         reason = "events write it with a T, a copy with a space"
     else:
         return None
