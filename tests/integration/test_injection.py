@@ -179,6 +179,7 @@ COMMANDS = [
     ["leaf", "add-table", "t", "--handler={}"],
     ["leaf", "add-table", "t", "--handler=londiste", "--handler-arg={}"],
     ["leaf", "add-table", "t", "--transform={}"],
+    ["leaf", "add-table", "t", "--handler=shard", "--handler-arg=hash_expr={}"],
     ["leaf", "change-handler", "{}", "--handler=nop"],
     ["leaf", "change-handler", "t", "--handler={}"],
     ["leaf", "change-handler", "t", "--handler=londiste", "--handler-arg={}"],

@@ -75,8 +75,12 @@ def change_handler(session: Session, options: ChangeHandler) -> None:
             "the other one"
         )
     tables = get_table_list(session.db, session.queue).local.by_name
-    (name,) = choose([options.table], tables)
-    table = tables[name]
+    names = choose([options.table], tables)
+    if len(names) != 1:
+        raise UsageError(
+            f'change-handler takes one table, and "{options.table}" names {len(names)} of this node'
+        )
+    name, table = names[0], tables[names[0]]
     attrs = {**table.attrs, HANDLER: stored}
     handled = read_handled(session.db, info, name, attrs)
     assert handled is not None

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.labs.handlers import UseHandlers, use_handlers
-from vedur.catalog.tables import TableInfo
+from vedur.catalog.tables import TableInfo, missing_part
 from vedur.cli.main import main
 from vedur.errors import ConfigError, StateError, UsageError
 from vedur.handlers import registry as found_handlers
@@ -230,3 +230,17 @@ def test_commands_show_handlers_or_say_why_not(
     assert main("londiste3", ["-q", str(ini), "show-handlers"]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert 'handler module "no_such_module" (handler_modules) cannot be loaded' in line
+
+
+def test_what_a_node_with_a_handler_can_give() -> None:
+    """A first copy from a branch needs all rows that are wanted, as they are."""
+    whole, shard = table(None).mapping, stored("shard(key=a)", (1, 3, 4))
+    assert missing_part(stored("bulk"), whole) == ""
+    assert "rows where" in missing_part(shard, whole)
+    assert missing_part(shard, shard.mapping) == ""
+    assert "rows where" in missing_part(shard, stored("shard(key=a)", (2, 3, 4)).mapping)
+    keeps = stored("londiste(ignore_truncate=1)")
+    assert "ignore_truncate" in missing_part(keeps, whole)
+    assert missing_part(keeps, keeps.mapping) == missing_part(table(None), keeps.mapping) == ""
+    for other in ("nop", "dispatch", "transform(function=tests.labs.transforms:same)"):
+        assert missing_part(stored(other), whole) == f"what handler {other} makes of it"
