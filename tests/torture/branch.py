@@ -114,14 +114,19 @@ def at_other_node(point: str, action: str) -> Run:
         other = choose(c, "copy") if action == "hold" else None
         table = f"{OWNER}.{c.rng.choice(NAMES)}"
         if point == "copy.left":
-            # a copy from the branch is under way; then the operator wants it from the root
+            # a copy from the branch is under way; the operator wants it from the root, and the
+            # worker dies: the next one finds a consumer on the branch
             c.rig.arm(c.process, "copy.in_copy", "hold")
-            c.rig.ok(LEAF, "resync", table)
+            c.rig.ok(LEAF, "resync", f"--copy-node={MID}", table)
             if not c.rig.fired(c.process, REACH):
                 raise NotReached("copy.in_copy")
-            c.rig.ok(LEAF, "resync", f"--copy-node={ROOT}", table)
-            c.rig.arm(c.process, point, action)
-            c.rig.release(c.process)
+            c.worker.held.set()
+            try:
+                c.worker.kill()
+                c.rig.ok(LEAF, "resync", f"--copy-node={ROOT}", table)
+                c.rig.arm(c.process, point, action)
+            finally:
+                c.worker.held.clear()
         else:
             c.rig.arm(c.process, point, action)
             c.rig.ok(LEAF, "resync", "--find-copy-node", table)
