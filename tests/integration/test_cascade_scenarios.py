@@ -119,6 +119,7 @@ def new_db(make_db_on: Any, newest: Any) -> Callable[[], Database]:
     return lambda: make_db_on(newest, "bare", autocommit=True)
 
 
+@pytest.mark.long
 def test_five_nodes_from_the_beginning_to_another_shape(
     make_chain: MakeChain,
     new_db: Callable[[], Database],
@@ -214,6 +215,7 @@ def test_five_nodes_from_the_beginning_to_another_shape(
         assert chain[name].db.value(last) >= root.db.value("select max(id) from mytable")
 
 
+@pytest.mark.long
 def test_copies_in_any_order_down_a_chain(
     make_chain: MakeChain, spark: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -230,6 +232,7 @@ def test_copies_in_any_order_down_a_chain(
         db.execute("update mytable set data = data || '.' where id = %s", [1 + number % 4])
 
     add(chain.nodes[0], "mytable", "mytable_rows")
+    wanted = foreign_keys(chain.nodes[0], "mytable_rows")
     with running(chain, write):
         # nobody above n5 has the tables; n4 then copies past n3, and n3 from the node above it
         for name, source in (("n5", "n1"), ("n2", ""), ("n4", "n2"), ("n3", "")):
@@ -242,7 +245,6 @@ def test_copies_in_any_order_down_a_chain(
                 said = f'public.{table}: copied from node "{source}"'
                 assert (said in caplog.text) == bool(source), name
             # foreign keys come back when both of their tables are in sync
-            wanted = foreign_keys(chain.nodes[0], "mytable_rows")
             assert until(lambda node=node: foreign_keys(node, "mytable_rows") == wanted)
             assert do(node, compare, CompareOptions(), spark).exit_code == 0
             found = do(node, repair, RepairOptions(), spark)
