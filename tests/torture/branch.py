@@ -282,6 +282,7 @@ def at_drop(point: str, action: str) -> Run:
         with _extra(c, "branch") as words:
             c.rig.ok(EXTRA, *words)
             c.rig.start_worker(EXTRA, plain=True)
+            c.rig.wait(lambda: c.rig.value(LEAF, _LOCATED, [EXTRA]), "the leaf to hear of it", 120)
             c.rig.ok(LEAF, "change-provider", f"--provider={EXTRA}")
             began = c.rig.last_tick()
             c.rig.wait(lambda: c.rig.position(LEAF) > began, "changes through two branches", 180)
