@@ -25,6 +25,7 @@ RESULTS = ROOT / "bench" / "results"
 PAGES = {ROOT / "docs" / "performance.md": "images", ROOT / "README.md": "docs/images"}
 #: In the order of the table of everyone.
 PEERS = ("vedur", "native", "londiste", "pglogical", "slony", "bucardo5", "pipe")
+_QUANTILES = ("p50", "p90", "p99")
 _PLACE = re.compile(r"(<!-- bench:([a-z_]+) -->\n).*?(<!-- /bench -->)", re.S)
 
 
@@ -233,6 +234,24 @@ def _compare(reports: Reports) -> str:
     return "\n\n".join(blocks)
 
 
+def _cascade(reports: Reports) -> str:
+    report = reports["cascade"]
+    rows = [
+        [name, *(f"{median([r[name][key] for r in report['latency']]):.3f}" for key in _QUANTILES)]
+        for name in report["latency"][0]
+    ]
+    cost = ", ".join(
+        f"{name} {median(values):.1f}" for name, values in report["provider_us_per_event"].items()
+    )
+    return "\n\n".join([
+        seconds(report["catch_up"], "leaf_beside", events=report["events"]),
+        f"A branch catches up at {report['rate_to_leaf']:.2f} of the rate of a leaf beside it. CPU "
+        f"of the provider's server, µs an event: {cost}.",
+        table([f"visible after, s, at {report['rate']} transactions/s", *_QUANTILES], rows),
+        foot(report, report["loads"]).strip(),
+    ])  # fmt: skip
+
+
 BLOCKS: Mapping[str, tuple[Callable[[Reports], str], tuple[str, ...]]] = {
     "everyone": (_everyone, ()),
     "targets": (_targets, ()),
@@ -243,6 +262,7 @@ BLOCKS: Mapping[str, tuple[Callable[[Reports], str], tuple[str, ...]]] = {
     "footprint": (_footprint, ("footprint",)),
     "capture": (_capture, ("capture",)),
     "compare": (_compare, ("compare",)),
+    "cascade": (_cascade, ("cascade",)),
 }
 
 

@@ -114,14 +114,19 @@ def at_other_node(point: str, action: str) -> Run:
         other = choose(c, "copy") if action == "hold" else None
         table = f"{OWNER}.{c.rng.choice(NAMES)}"
         if point == "copy.left":
-            # a copy from the branch is under way; then the operator wants it from the root
+            # a copy from the branch is under way; the operator wants it from the root, and the
+            # worker dies: the next one finds a consumer on the branch
             c.rig.arm(c.process, "copy.in_copy", "hold")
-            c.rig.ok(LEAF, "resync", table)
+            c.rig.ok(LEAF, "resync", f"--copy-node={MID}", table)
             if not c.rig.fired(c.process, REACH):
                 raise NotReached("copy.in_copy")
-            c.rig.ok(LEAF, "resync", f"--copy-node={ROOT}", table)
-            c.rig.arm(c.process, point, action)
-            c.rig.release(c.process)
+            c.worker.held.set()
+            try:
+                c.worker.kill()
+                c.rig.ok(LEAF, "resync", f"--copy-node={ROOT}", table)
+                c.rig.arm(c.process, point, action)
+            finally:
+                c.worker.held.clear()
         else:
             c.rig.arm(c.process, point, action)
             c.rig.ok(LEAF, "resync", "--find-copy-node", table)
@@ -277,6 +282,7 @@ def at_drop(point: str, action: str) -> Run:
         with _extra(c, "branch") as words:
             c.rig.ok(EXTRA, *words)
             c.rig.start_worker(EXTRA, plain=True)
+            c.rig.wait(lambda: c.rig.value(LEAF, _LOCATED, [EXTRA]), "the leaf to hear of it", 120)
             c.rig.ok(LEAF, "change-provider", f"--provider={EXTRA}")
             began = c.rig.last_tick()
             c.rig.wait(lambda: c.rig.position(LEAF) > began, "changes through two branches", 180)

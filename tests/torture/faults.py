@@ -22,7 +22,7 @@ import psycopg
 from tests.torture import checks
 from tests.torture.load import Load
 from tests.torture.processes import Supervised, java_of, spark_pythons
-from tests.torture.rig import LEAF, ROOT, Rig
+from tests.torture.rig import LEAF, MID, ROOT, Rig
 from tests.torture.schema import NAMES, OWNER
 
 Run = Callable[["Cycle"], None]
@@ -507,7 +507,8 @@ def long_transaction(c: Cycle) -> None:
         if c.rng.random() < 0.4:
             c.rig.proxies[LEAF].drop()
         c.rig.wait(lambda: c.rig.position() > began + 10, "batches during it", 180)
-        if reads_first:
+        # beside a branch the campaign's own consumer keeps events back until the cycle ends
+        if reads_first and MID not in c.rig.nodes:
             c.rig.wait(lambda: rotated(3), "three rotations during it", 180)
         rotated(0)
         c.note |= {"rotations": len(seen) - 1, "reads first": reads_first}

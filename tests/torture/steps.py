@@ -27,7 +27,7 @@ from vedur.failpoint import POINTS
 #: What the page calls them.
 TITLES = {"kill": "kill -9", "error": "error", "hold": "another fault"}
 #: How long a step may take to come round under load.
-REACH = 90.0
+REACH = 60.0
 #: work -> (process that does it, share of the draw); commands that start Spark are dear
 WORKS = {
     "batch": ("worker", 60),
