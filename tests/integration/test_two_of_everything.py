@@ -23,6 +23,7 @@ from vedur import db as vdb
 from vedur import failpoint
 from vedur.config import LondisteSettings, PgqdSettings
 from vedur.errors import VedurError
+from vedur.node.position import lock_worker_position
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.drop_node import drop_node
 from vedur.ops.execute.run import execute
@@ -203,6 +204,35 @@ def test_drop_node_during_replay(lab: Lab, caplog: pytest.LogCaptureFixture) -> 
     assert lab.root.value("select count(*) from pgq.get_consumer_info()") == 1  # its own worker
     assert [m for m in caplog.messages if "\n" in m] == []
     assert "Traceback" not in caplog.text
+
+
+def test_drop_node_waits_for_a_batch_before_it_locks_a_row(lab: Lab) -> None:
+    """It did not, and the two could wait for each other: the batch has locked its tables, and at
+    its end writes the position, whose row the command had deleted."""
+    make(lab, "t", rows=1)
+    lab.add("public.t")
+    errors: list[BaseException] = []
+
+    def drop() -> None:
+        try:
+            with session(lab.root, "root") as root:
+                drop_node(root, "leaf")
+        except BaseException as error:
+            errors.append(error)
+
+    waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+    with vdb.connect(lab.leaf.connstr, autocommit=True) as db:
+        with db.transaction():
+            lock_worker_position(db, QUEUE)
+            db.execute("lock table t in row exclusive mode")
+            thread = threading.Thread(target=drop)
+            thread.start()
+            lab.wait_until(lambda: lab.leaf.value(waiting) == 1)
+            db.execute("set local lock_timeout = '1s'")
+            db.execute("update pgq_node.local_state set cur_error = null")
+        thread.join()
+    assert errors == []
+    assert lab.leaf.value("select count(*) from pgq_node.node_info") == 0
 
 
 @pytest.mark.parametrize("step", [Step.LOAD, Step.REBUILD, Step.CATCH_UP], ids=lambda s: s.name)

@@ -16,7 +16,7 @@ from vedur.failpoint import reach
 from vedur.node.epoch import forget_reigns
 from vedur.node.info import get_node_info, get_subscriber_info
 from vedur.node.plan import plan_move, plan_reparent, require_droppable
-from vedur.node.position import forget_position
+from vedur.node.position import forget_position, lock_position
 from vedur.node.setup import drop_node as drop
 from vedur.node.setup import unregister_location, unregister_subscriber
 from vedur.ops.change_provider import MAX_WAIT, run_move
@@ -51,6 +51,9 @@ def drop_node(
         reach("drop.forgotten")
     if target and info:
         with target.transaction():
+            # before any row: a batch that is being committed has locked its tables, and would wait
+            # for rows that are deleted here, while this waits for those tables to drop triggers
+            lock_position(target, session.queue, info.worker_name or "")
             _end_copies(target, session.queue)
             drop(target, session.queue, name)
             forget_position(target, session.queue)
