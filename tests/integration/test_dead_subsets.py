@@ -19,7 +19,7 @@ from tests.fixtures.wait import until
 from tests.labs.chain import Chain, Node
 from tests.labs.five import HAS, KINDS, Five, five, require_same_queue
 from tests.labs.in_process import without_spark
-from tests.labs.moving_root import PATIENCE, Life, alive, move
+from tests.labs.moving_root import PATIENCE, Life, alive, move, provider
 from tests.labs.pair import QUEUE
 from vedur.catalog.lost_events import get_lost_events
 from vedur.db import connect
@@ -207,7 +207,8 @@ def root_gone(five: Five, chain: Chain, dead: frozenset[str]) -> None:
         write_on(chain, life, chain[new], 11, names)
     assert open_roots(chain) == [new]
     for name in names:
-        lost = set(range(last + 1, has[name] + 1)) if name in dead else set()
+        behind = set(range(last + 1, has[name] + 1))
+        lost = behind if name in dead else set()
         assert set(rows(chain[name])) == set(range(1, last + 1)) | {10, 11} | lost, name
         kept = [json.loads(e.ev_data or "") for e in get_lost_events(chain[name].db, QUEUE)]
         assert [row["id"] for row in kept] == sorted(lost), name
@@ -222,6 +223,8 @@ def bring_back(five: Five, chain: Chain, name: str, new: str, last: int) -> int:
     """
     node, tick = chain[name], five.ticks[last]
     has = max(row for row in rows(node) if row < 10)
+    if provider(chain, name) == new:
+        return has  # it reads on by itself
     with node.session() as session:
         if name != "n1" and node.position <= tick:
             change_provider(session, new)
