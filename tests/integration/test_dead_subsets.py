@@ -19,7 +19,7 @@ from tests.fixtures.wait import until
 from tests.labs.chain import Chain, Node
 from tests.labs.five import HAS, KINDS, Five, five, require_same_queue
 from tests.labs.in_process import without_spark
-from tests.labs.moving_root import PATIENCE, Life, alive, move
+from tests.labs.moving_root import PATIENCE, Life, alive, move, provider
 from tests.labs.pair import QUEUE
 from vedur.catalog.lost_events import get_lost_events
 from vedur.db import connect
@@ -199,28 +199,39 @@ def root_gone(five: Five, chain: Chain, dead: frozenset[str]) -> None:
         if "n5" in survivors:
             assert 10 not in rows(chain["n5"])
             assert until(lambda: any("rejoin" in told for _, told in life.errors), PATIENCE)
+    has = dict(HAS)
     with alive(chain) as life:
         for name in sorted(dead - {"n5"}):
-            bring_back(five, chain, name, new, last)
+            has[name] = bring_back(five, chain, name, new, last)
         names = set(KINDS) - {"n5"}
         write_on(chain, life, chain[new], 11, names)
     assert open_roots(chain) == [new]
     for name in names:
-        lost = set(range(last + 1, HAS[name] + 1))
+        behind = set(range(last + 1, has[name] + 1))
+        lost = behind if name in dead else set()
         assert set(rows(chain[name])) == set(range(1, last + 1)) | {10, 11} | lost, name
         kept = [json.loads(e.ev_data or "") for e in get_lost_events(chain[name].db, QUEUE)]
         assert [row["id"] for row in kept] == sorted(lost), name
 
 
-def bring_back(five: Five, chain: Chain, name: str, new: str, last: int) -> None:
-    """Let a node come back into a set that has another root; rows that only it had stay."""
-    with chain[name].session() as session:
-        if HAS[name] <= last and name != "n1":
+def bring_back(five: Five, chain: Chain, name: str, new: str, last: int) -> int:
+    """Let a node come back into a set that has another root; rows that only it had stay. Returns
+    the last row of the old root that it has.
+
+    The old root is the first one: until it knows that it was replaced, others that are back read on
+    from it, so how far they have come is not known before.
+    """
+    node, tick = chain[name], five.ticks[last]
+    has = max(row for row in rows(node) if row < 10)
+    if provider(chain, name) == new:
+        return has  # it reads on by itself
+    with node.session() as session:
+        if name != "n1" and node.position <= tick:
             change_provider(session, new)
-            return
-        wanted = HAS[name] - last
+            return has
         seen = resurrect(session, ResurrectOptions(dry_run=True))
-        assert (seen.root, seen.events, seen.done) == (new, wanted, False)
+        assert (seen.root, seen.events, seen.done) == (new, max(0, has - last), False)
         done: Resurrected = resurrect(session, ResurrectOptions(keep_rows=True))
-        assert (done.root, done.tick, done.events) == (new, five.ticks[last], wanted)
+        assert (done.root, done.tick, done.events) == (new, tick, max(0, has - last))
         assert resurrect(session, ResurrectOptions(keep_rows=True)).tick is None, "it is done"
+    return has
