@@ -121,6 +121,20 @@ def test_copy_from_the_nearest_node(fork: Fork) -> None:
     fork.finish()
 
 
+def test_a_look_for_the_nearest_node_that_fails_is_repeated(fork: Fork) -> None:
+    failed: list[str] = []
+
+    def fail(name: str) -> None:
+        if name == "copy.found" and not failed:
+            failed.append(name)
+            raise RuntimeError("whatever")
+
+    failpoint.set_hook(fail)
+    fork.add(find_copy_node=True)
+    fork.finish()
+    assert failed
+
+
 def test_the_nearest_node_is_the_provider_if_it_has_the_table(fork: Fork) -> None:
     call(fork.chain["mid"].db, "londiste.local_add_table", QUEUE, "public.t", ["expect_sync"])
     fork.chain["mid"].db.execute("insert into t select * from generate_series(0, 0) i where false")

@@ -160,7 +160,7 @@ class Mixed(Chain):
         newest = "select last_tick_id from pgq.get_queue_info(%s)"
         # the ticker may be making one at this moment that does not see it all
         tick = int(self.root.value(newest, [QUEUE])) + 2
-        assert until(lambda: self.root.value(newest, [QUEUE]) >= tick)
+        assert until(lambda: self.root.value(newest, [QUEUE]) >= tick, PATIENCE)
         for node in self.followers:
             reached = lambda node=node: node.position >= tick  # noqa: E731
             assert until(reached, PATIENCE), (node.name, node.position, tick)
@@ -235,7 +235,7 @@ class Load:
     def go_on(self, count: int = 50) -> None:
         """Wait until so many more transactions are written."""
         goal = self.done + count
-        assert until(lambda: self.done >= goal or self.error is not None)
+        assert until(lambda: self.done >= goal or self.error is not None, PATIENCE)
 
 
 @pytest.fixture

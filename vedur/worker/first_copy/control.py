@@ -272,7 +272,7 @@ class Copying(Generic[PlanT]):
         name = table.table_name
         try:
             found = places.nearest(table)
-        except VedurError as error:
+        except Exception as error:  # whatever it is, the table must be looked for again
             self._retry_later(TableJob(table, places.provider, self.setup.consumer(name)), error)
             with self._lock:
                 self._sought.discard(name)
