@@ -25,8 +25,10 @@ declare
     _node record;
     _last vedur.reign%rowtype;
     _epoch uuid := coalesce(i_epoch, gen_random_uuid());
-    _tick bigint := pgq_node.queue_top(i_queue_name);
+    _tick bigint;
 begin
+    -- not by a function of pgq_node: upstream's schema has none for it
+    select max(t.tick_id) into _tick from pgq.tick t join pgq.queue q on q.queue_id = t.tick_queue where q.queue_name = i_queue_name;
     select n.node_name, n.node_type, l.node_location into _node
     from pgq_node.node_info n
     join pgq_node.node_location l on l.queue_name = n.queue_name and l.node_name = n.node_name

@@ -21,6 +21,7 @@ as $$
 declare
     _node record;
     _position bigint;
+    _newest bigint;
 begin
     select n.node_type, n.worker_name into _node from pgq_node.node_info n where n.queue_name = i_queue_name for update;
     if not found then
@@ -42,11 +43,13 @@ begin
     from pgq_node.local_state s
     where s.queue_name = i_queue_name and s.consumer_name = _node.worker_name
     for update;
-    if _node.node_type <> 'branch' or _position <> i_tick_id or pgq_node.queue_top(i_queue_name) <> i_tick_id then
+    -- not by a function of pgq_node: upstream's schema has none for it
+    select max(t.tick_id) into _newest from pgq.tick t join pgq.queue q on q.queue_id = t.tick_queue where q.queue_name = i_queue_name;
+    if _node.node_type <> 'branch' or _position <> i_tick_id or _newest <> i_tick_id then
         ret_code := 409;
         ret_note := format(
             'this %s stands at tick %s and its queue ends with tick %s: the root would begin at tick %s',
-            _node.node_type, _position, pgq_node.queue_top(i_queue_name), i_tick_id);
+            _node.node_type, _position, _newest, i_tick_id);
         return;
     end if;
     select p.ret_code, p.ret_note into ret_code, ret_note from pgq_node.promote_branch(i_queue_name) p;
