@@ -78,7 +78,7 @@ def test_the_database_of_a_branch_is_gone(make_chain: MakeChain) -> None:
     with running(leaf):
         assert until(lambda: "does not exist" in error_of(leaf))
         seen = {n.name: n for n in status(chain.nodes[0].session()).nodes}
-        assert (seen["n2"].type, seen["n3"].type) == ("dead", "leaf")
+        assert (seen["n2"].type, seen["n3"].type) == ("unreachable", "leaf")
         require_goes_on_at_root(chain)
     with chain.nodes[0].session() as session:
         drop_node(session, "n2")

@@ -226,7 +226,7 @@ def test_what_has_several_texts_is_refused(quick_lab: Lab, leaf_type: str) -> No
         ("timestamptz", "timestamptz(0)", True),
         ("timestamp", "timestamptz", True),
         ("timestamp", "date", True),
-        ("timestamp", "time", True),
+        ("timestamp", "time", False),
         ("timestamp(0)", "timestamp", True),
         ("since", "timestamp", True),
         ("timestamptz[]", "timestamptz[]", True),

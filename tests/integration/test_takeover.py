@@ -318,6 +318,7 @@ def test_all_others_follow(make_chain: MakeChain) -> None:
         text = "select * from londiste.local_add_table(%s, %s, array['expect_sync'])"
         leaf.db.query(text, [QUEUE, f"public.{table}"])
     with alive(chain):
+        settle(chain)  # n2 has read of n3
         move(chain, "n1", "n2", everybody=True)
         assert [provider(chain, n) for n in ("n1", "n3")] == ["n2", "n2"]
         settle(chain)

@@ -124,6 +124,11 @@ def movable(members: Members, old: str, new: str) -> list[str]:
     """Return the other nodes that read from a node, of which all must answer."""
     names = [name for name in children_of(members, old) if name != new]
     for name in names:
+        if name not in members:
+            raise StateError(
+                f'node "{name}" reads from "{old}", and this node has not read of it yet: nothing '
+                "is changed; run the command again in a moment"
+            )
         require_member(members, name)
     return names
 

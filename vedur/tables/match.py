@@ -19,7 +19,7 @@ from vedur.tables.columns import Columns
 _LENGTH = re.compile(r"\([^)]*\)")
 _MOMENT = "timestamp without time zone"
 #: Types that read a moment without a zone the same, written with a space or with a T.
-_READ_MOMENTS = frozenset((_MOMENT, "timestamp with time zone", "date", "time without time zone"))
+_READ_MOMENTS = frozenset((_MOMENT, "timestamp with time zone", "date"))
 
 
 def without_length(kind: str) -> str:

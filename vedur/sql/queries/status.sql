@@ -44,7 +44,7 @@ select pg_catalog.to_regclass('vedur.copy_progress') is not null
 -- name: may_read_copies
 -- Is there progress of first copies that this role may read?
 select coalesce(pg_catalog.has_table_privilege(pg_catalog.to_regclass('vedur.copy_progress'), 'select')
-    and pg_catalog.has_schema_privilege('vedur', 'usage'), false)
+    and pg_catalog.has_schema_privilege(pg_catalog.to_regnamespace('vedur'), 'usage'), false)
 
 -- name: copy_progress
 -- First copies that are not finished.
