@@ -59,9 +59,11 @@ from vedur.node.setup import (
     set_node_attrs,
     unregister_subscriber,
 )
+from vedur.node.state import set_consumer_paused
 from vedur.node.takeover import Note, TakeoverProgress, numbered, plan_branch, plan_live, read_note
 from vedur.ops.change_provider import run_move
 from vedur.ops.members import SetView, read_member, read_members
+from vedur.ops.pause import NoAnswer, wait_accepted
 from vedur.ops.session import Session
 from vedur.ops.takeover.checks import Candidate, find_reasons
 from vedur.ops.takeover.drain import wait_for_writers
@@ -72,6 +74,8 @@ log = logging.getLogger(__name__)
 
 _PERIOD = 0.02
 _SAY_EVERY = 2.0
+#: Seconds. A worker of Londiste's looks at its state in every round, by default once a second.
+_FOREIGN_WAIT = 30.0
 _NOTES = (TAKEOVER_TO, TAKEOVER_EPOCH, TAKEOVER_TXID, TAKEOVER_TIME, TAKEOVER_TICK)
 
 
@@ -372,8 +376,13 @@ class _Live:
         tick = note.tick if note.tick is not None else (now.tick if now else None)
         assert tick is not None
         root, queue = self.root, self.queue
+        foreign = not keeps_epochs(root)
+        if foreign:
+            self._stop_foreign_worker()
         with root.transaction():
             lock_position(root, queue, self.old.worker)
+            if foreign:
+                set_consumer_paused(root, queue, self.old.worker, False)
             args = (queue, 3, self.new.name)
             command(root, "pgq_node.demote_root", *args, node=self.view.prefix(self.old.name))
             _require_note(root, queue, self.old.name, note)
@@ -389,6 +398,19 @@ class _Live:
         for name in parents_of(self.view.members, self.new.name):
             if name not in (self.old.name, self.new.name) and name in self.view.databases:
                 unregister_subscriber(self.view.databases[name], queue, self.new.name, node=name)
+
+    def _stop_foreign_worker(self) -> None:
+        """Pause the worker of a root of Londiste's, and wait until it stands still: it ends where
+        its node is no root any more while it writes the watermark. It goes on in the transaction
+        that turns the node, so a command that is killed between the two is run again."""
+        set_consumer_paused(self.root, self.queue, self.old.worker, True)
+        try:
+            wait_accepted(
+                self.session, self.root, self.old.name, self.old.worker,
+                paused=True, max_wait=_FOREIGN_WAIT,
+            )  # fmt: skip
+        except NoAnswer as error:
+            log.warning("%s: start it when the takeover is done", error.message)
 
     def _finish(self) -> None:
         log.info("'%s' is the root, '%s' reads from it", self.new.name, self.old.name)
