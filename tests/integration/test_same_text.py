@@ -224,7 +224,7 @@ def test_what_has_several_texts_is_refused(quick_lab: Lab, leaf_type: str) -> No
         ("timestamptz", "date", False),
         ("timestamptz(3)", "timestamptz", True),
         ("timestamptz", "timestamptz(0)", True),
-        ("timestamp", "timestamptz", True),
+        ("timestamp", "timestamptz", False),
         ("timestamp", "date", True),
         ("timestamp", "time", False),
         ("timestamp(0)", "timestamp", True),

@@ -19,7 +19,8 @@ from vedur.tables.columns import Columns
 _LENGTH = re.compile(r"\([^)]*\)")
 _MOMENT = "timestamp without time zone"
 #: Types that read a moment without a zone the same, written with a space or with a T.
-_READ_MOMENTS = frozenset((_MOMENT, "timestamp with time zone", "date"))
+_READ_MOMENTS = frozenset((_MOMENT, "date"))
+_ZONED_MOMENT = "timestamp with time zone"
 
 
 def without_length(kind: str) -> str:
@@ -122,6 +123,8 @@ def unsteady_value(pair: ColumnPair) -> str | None:
         reason = "its text depends on the time zone of the session that writes it"
     elif there.naming:
         reason = "its text depends on the search path of the session that writes it"
+    elif theirs == _MOMENT and mine == _ZONED_MOMENT:
+        reason = "which moment it is would depend on the time zone of the session that reads it"
     elif theirs == _MOMENT and mine not in _READ_MOMENTS:
         reason = "events write it with a T, a copy with a space"
     else:

@@ -14,6 +14,7 @@ TIMESTAMP, TIMESTAMPTZ = "timestamp without time zone", "timestamp with time zon
     [
         (Column("c", TIMESTAMP), Column("c", "text"), "with a T"),
         (Column("c", TIMESTAMP), Column("c", '"date"'), None),
+        (Column("c", TIMESTAMP), Column("c", TIMESTAMPTZ, zoned=True), "which moment"),
         (Column("c", TIMESTAMP), Column("c", "time without time zone"), "with a T"),
         (Column("c", "timestamp(3) without time zone"), Column("c", TIMESTAMP), None),
         (Column("c", TIMESTAMPTZ, zoned=True), Column("c", TIMESTAMP), "time zone of"),
