@@ -11,22 +11,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.field import QUEUE, TABLES, USERS, Field, content, load_average, save
-from bench.latency import LOOK, PROBE
+from bench.field import QUEUE, TABLES, Field, content, load_average, save
+from bench.latency import LOOK, PROBE, transactions
 from bench.progress import steps
 from bench.stats import quantiles, summary, text_table
 from bench.watch import usage
 from vedur.clock import SYSTEM
-from vedur.demo.lab import sql_text
 from vedur.errors import StateError
 
 ROOT, BRANCH, LEAF, BELOW = "cascade", "branch", "leaf_beside", "leaf_below"
@@ -142,27 +138,6 @@ def catch_up(nodes: Cascade, events: int, order: list[str]) -> dict[str, dict[st
     return found
 
 
-@contextmanager
-def _load(nodes: Cascade, rate: int, seconds: float) -> Iterator[None]:
-    host, base = nodes.ground.lab.servers["root"], nodes.ground.lab.base
-    command = [
-        host.binaries.path("pgbench"), "-n", "-M", "prepared", "-c", "4", "-j", "1",
-        "-R", str(rate), "-T", str(int(seconds) + 2), "-D", f"users={USERS}",
-        "-h", "127.0.0.1", "-p", str(host.port), "-U", "postgres",
-    ]  # fmt: skip
-    for script in ("login.sql", "logout.sql"):
-        path = base / script
-        path.write_text(sql_text(script))
-        command += ["-f", str(path)]
-    load = subprocess.Popen([*command, ROOT], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    try:
-        yield
-    finally:
-        load.communicate()
-    if load.returncode:
-        raise RuntimeError("pgbench failed")
-
-
 def hops(nodes: Cascade, seconds: float, rate: int) -> dict[str, dict[str, float]]:
     """Measure commit to visible on each node, and what the second hop adds, probe by probe."""
     sent: dict[int, float] = {}
@@ -187,7 +162,7 @@ def hops(nodes: Cascade, seconds: float, rate: int) -> dict[str, dict[str, float
 
     threads = [threading.Thread(target=look, args=(name,)) for name in PROVIDERS]
     sender = threading.Thread(target=send)
-    with _load(nodes, rate, seconds):
+    with transactions(nodes.ground, ROOT, rate, seconds):
         for thread in threads:
             thread.start()
         SYSTEM.sleep(1.0)

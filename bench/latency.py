@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import subprocess
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -26,8 +28,9 @@ PROBE = "insert into user_logout_rec (userid, logout_time, ip) values (0, now(),
 LOOK = "select id from user_logout_rec where userid = 0 and id > %s order by id"
 
 
-def probe(ground: Field, peer: Peer, seconds: float, rate: int) -> list[float]:
-    """Measure seconds from commit to visible, one value for each probe."""
+@contextmanager
+def transactions(ground: Field, database: str, rate: int, seconds: float) -> Iterator[None]:
+    """Write the walk-through's transactions into a database of the root's server meanwhile."""
     host, base = ground.lab.servers["root"], ground.lab.base
     command = [
         host.binaries.path("pgbench"), "-n", "-M", "prepared", "-c", "4", "-j", "1",
@@ -38,7 +41,17 @@ def probe(ground: Field, peer: Peer, seconds: float, rate: int) -> list[float]:
         path = base / script
         path.write_text(sql_text(script))
         command += ["-f", str(path)]
-    load = subprocess.Popen([*command, peer.name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    load = subprocess.Popen([*command, database], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        yield
+    finally:
+        load.communicate()
+    if load.returncode:
+        raise RuntimeError("pgbench failed")
+
+
+def probe(ground: Field, peer: Peer, seconds: float, rate: int) -> list[float]:
+    """Measure seconds from commit to visible, one value for each probe."""
     sent: dict[int, float] = {}
     stop = threading.Event()
 
@@ -49,7 +62,8 @@ def probe(ground: Field, peer: Peer, seconds: float, rate: int) -> list[float]:
                 sent[number] = SYSTEM.monotonic()
 
     sender = threading.Thread(target=send)
-    with ground.open("leaf", peer.name) as db:
+    load = transactions(ground, peer.name, rate, seconds)
+    with load, ground.open("leaf", peer.name) as db:
         db.execute("create index if not exists probes on user_logout_rec (id) where userid = 0")
         last = int(db.value("select coalesce(max(id), 0) from user_logout_rec where userid = 0"))
         SYSTEM.sleep(1.0)
@@ -67,9 +81,6 @@ def probe(ground: Field, peer: Peer, seconds: float, rate: int) -> list[float]:
             if stop.is_set() and (len(found) >= len(sent) or now > began + seconds + 60):
                 break
             SYSTEM.sleep(0.002)
-    load.communicate()
-    if load.returncode:
-        raise RuntimeError("pgbench failed")
     lost = len(sent.keys() - found.keys())
     if lost:
         raise StateError(f"{peer.name}: {lost} of {len(sent)} probes did not come within 60 s")
