@@ -38,6 +38,12 @@ where q.queue_name = %s
 order by t.tick_id
 """
 
+_NEWEST_TICK = """
+select max(t.tick_id)
+from pgq.tick t join pgq.queue q on q.queue_id = t.tick_queue
+where q.queue_name = %s
+"""
+
 
 @dataclass
 class Node:
@@ -182,9 +188,11 @@ class Chain:
     # -- time -----------------------------------------------------------------------------------
 
     def tick(self) -> int:
-        """Make a tick on the root."""
+        """Make a tick on the root; returns it, or the one that somebody else made at that moment
+        (compare makes ticks too)."""
         self.root.value("select pgq.force_tick(%s)", [QUEUE])
-        return int(self.root.value("select pgq.ticker(%s)", [QUEUE]))
+        made = self.root.value("select pgq.ticker(%s)", [QUEUE])
+        return int(made or self.root.value(_NEWEST_TICK, [QUEUE]))
 
     def catch_up(self, *names: str) -> int:
         """Make a tick and let the followers reach it, from the root down; returns the tick."""
