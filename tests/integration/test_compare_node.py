@@ -62,6 +62,7 @@ def working(chain: Chain, fork: Fork, slow: str = "") -> Iterator[None]:
     assert failed == []
 
 
+@pytest.mark.draw(2)
 @pytest.mark.parametrize(("node", "slow"), [(None, ""), ("n1", ""), ("n2", ""), ("n2", "n2")])
 def test_compare_and_repair(fork: Fork, spark: Any, node: str | None, slow: str) -> None:
     chain, low = fork.chain, fork.chain["low"]

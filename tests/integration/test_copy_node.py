@@ -226,6 +226,7 @@ def test_what_cannot_be_a_node_to_copy_from(fork: Fork, make_db_on: Any, newest:
 POINTS = ["register", "snapshot", "emptied", "loaded", "rebuilt", "merged", "replayed", "ok"]
 
 
+@pytest.mark.draw(2)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_worker_that_dies_goes_on_where_the_copy_stands(fork: Fork, point: str) -> None:
     fork.add(copy_node="n2")

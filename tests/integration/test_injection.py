@@ -277,6 +277,7 @@ values ('q', 'leaf', 1, 2, 3, 4, 'I:id', 'id=1&a=x', 'public.t', 'public.t', 'pu
 """
 
 
+@pytest.mark.draw(12)
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda w: " ".join(w).replace("{}", "X"))
 def test_hostile_words_of_a_command(
     nodes: Nodes, words: list[str], capsys: pytest.CaptureFixture[str]
@@ -438,6 +439,7 @@ def read(given: dict[str, str], use: str) -> None:
         reader.stop()
 
 
+@pytest.mark.draw(3)
 @pytest.mark.parametrize("key", ["queue_name", "job_name", "node_name", "consumer_name", "db",
                                  "public_node_location", "event_format", "lock_timeout",
                                  "remote_extra_connstr", "register_only_tables"])  # fmt: skip

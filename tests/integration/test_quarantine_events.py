@@ -351,6 +351,7 @@ def test_a_table_has_a_policy_of_its_own(leaf: Leaf) -> None:
     assert len(quarantined(leaf)) == 1
 
 
+@pytest.mark.draw(1)
 @pytest.mark.parametrize("count", [1, 3000])
 def test_bad_rows_among_many(
     quick_leaf: MakeLeaf, monkeypatch: pytest.MonkeyPatch, count: int
@@ -796,6 +797,7 @@ def test_upstreams_sql_on_both_sides(quick_leaf: MakeLeaf) -> None:
     leaf.same("t")
 
 
+@pytest.mark.draw(1)
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(600)
