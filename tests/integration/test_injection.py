@@ -348,6 +348,7 @@ PGQD = [
 ]
 
 
+@pytest.mark.draw(5)
 @pytest.mark.parametrize("key", PGQD)
 def test_hostile_settings_of_the_ticker(nodes: Nodes, key: str, tmp_path: Path) -> None:
     """Refused with an error that the program prints, or of no effect; the queue ticks on."""
@@ -401,6 +402,7 @@ def test_a_database_of_a_hostile_name_is_ticked(oldest: Any) -> None:
         oldest.admin.execute(f"drop database {quote_ident(name)} with (force)")
 
 
+@pytest.mark.draw(8)
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda o: o.name)
 @pytest.mark.parametrize("use", ["batch", "stream"])
 def test_hostile_options_of_sparks_format(nodes: Nodes, option: Any, use: str) -> None:
