@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from pathlib import Path
@@ -37,6 +38,9 @@ def main() -> int:
         "--untried", action="store_true", help="first what the campaign's record has no recovery of"
     )
     parser.add_argument("--results", type=Path, default=RESULTS, help="JSON lines are added here")
+    parser.add_argument(
+        "--most-load", type=float, default=math.inf, help="rest while the load average is above"
+    )
     parser.add_argument("--list", action="store_true", help="name the faults and end")
     args = parser.parse_args()
     if args.list:
@@ -48,7 +52,14 @@ def main() -> int:
     try:
         done = recovered(RESULTS, args.lab) if args.untried else frozenset()
         with Campaign(
-            seed, args.results, args.only, args.cheap, done, lab=args.lab, plain=args.plain
+            seed,
+            args.results,
+            args.only,
+            args.cheap,
+            done,
+            lab=args.lab,
+            plain=args.plain,
+            most_load=args.most_load,
         ) as campaign:
             print(f"ready after {time.monotonic() - began:.1f} s: {campaign.rig.base}", flush=True)
             campaign.run(args.cycles, args.minutes)
