@@ -46,14 +46,12 @@ class Cascade:
                 admin.execute(f'create database "{name}" template "{ROOT}"')
         for name in (ROOT, *PROVIDERS):
             lab.worker_ini(name, self.connstr(name))
-        files = {f"{x}file": f"{lab.base}/{x}/pgqd_branch.{x}" for x in ("log", "pid")}
-        path = lab.ticker_ini("leaf", files)
-        lab.inis["pgqd_branch"] = path.rename(path.with_stem("pgqd_branch"))
         lab.ticker_ini("root")
+        lab.ticker_ini("leaf", name="pgqd_branch")
         lab.londiste(ROOT, "create-root", ROOT, self.connstr(ROOT))
         lab.londiste(ROOT, "add-table", *TABLES, timeout=600)
         lab.start_ticker()
-        lab.run("pgqd", "-d", str(lab.inis["pgqd_branch"]))
+        lab.start_ticker("pgqd_branch")
         lab.start_worker(ROOT)
         for name, above in PROVIDERS.items():
             kind = "branch" if name == BRANCH else "leaf"
