@@ -225,6 +225,9 @@ def main() -> None:
     report["rate_to_leaf"] = median(ratios)
     print(text_table("catching up", report["catch_up"], of=LEAF, events=args.events))
     print(f"\na branch's rate to a leaf's: {report['rate_to_leaf']:.2f}")
+    for name in report["latency"][0]:
+        p50, p99 = (median([r[name][key] for r in report["latency"]]) for key in ("p50", "p99"))
+        print(f"visible after, {name}: p50 {p50:.3f} s, p99 {p99:.3f} s")
     for name, values in report["provider_us_per_event"].items():
         print(f"CPU of the provider's server for {name}: {median(values):.2f} µs an event")
     print(f"written: {save('cascade', report)}")

@@ -39,8 +39,8 @@ class Campaign:
     results: Path | None = None
     only: str = ""
     cheap: bool = False
-    #: faults that another run has recovered from come last
-    done: frozenset[str] = frozenset()
+    #: sets of faults: of the first that has any left, each is drawn once; then all are
+    first: tuple[frozenset[str], ...] = ()
     say: bool = True
     lab: str = "pair"
     plain: bool = False
@@ -93,8 +93,10 @@ class Campaign:
         ]
         if not names:
             raise SystemExit(f'no fault is called "{self.only}"')
-        if self.done:
-            names = [n for n in names if n not in self.done and not self._tried[n]] or names
+        for wanted in self.first:
+            if left := [n for n in names if n in wanted and not self._tried[n]]:
+                names = left
+                break
         weights = [self.faults[n][0] / (1 + self._tried[n]) for n in names]
         return self.rng.choices(names, weights)[0]
 
