@@ -44,8 +44,8 @@ def test_the_old_root_is_compared(
             set_hook(None)
             bank.end()
         assert roots(chain) == ["n2"]
-        done = [s for s in steps if s in ("takeover.promoted", "takeover.turned", "compare.counted")]
-        assert done[:3] == ["takeover.promoted", "takeover.turned", "compare.counted"]
+        order = ["takeover.promoted", "takeover.turned", "compare.counted"]
+        assert [step for step in steps if step in order][:3] == order
         assert "'n1' is equal to the new root" in caplog.text
         settle(chain)
         chain["n1"].db.execute(
