@@ -87,11 +87,11 @@ class Rounds:
         move(chain, old, new, dead_root=True, timeout=PATIENCE)
         assert roots(chain) == [new]
         assert provider(chain, "n3") == new
-        told = (
-            lambda: any(  # noqa: E731
-                name == "n3" and '"rejoin' in text for name, text in self.life.errors[said:]
-            )
-        )
+
+        def told() -> bool:
+            said_since = self.life.errors[said:]
+            return any(name == "n3" and '"rejoin' in text for name, text in said_since)
+
         reads = lambda: reign(chain, "n3").epoch == reign(chain, new).epoch  # noqa: E731
         assert until(lambda: told() or reads(), PATIENCE)
         if not reads():  # the leaf was quicker than the new root
