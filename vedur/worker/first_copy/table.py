@@ -400,7 +400,9 @@ class SnapshotLoad(Generic[PlanT]):
                 self.setup.enter(target, job, Step.TRUNCATE)
                 self._require_own_rows(target, job)
                 relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
-                only = "" if relation.kind == "p" else "only "
+                spread = job.table.mapping.partitions
+                tree = spread is not None and spread.field is not None
+                only = "" if relation.kind == "p" or tree else "only "
                 target.execute(f"truncate {only}{job.dest.quoted}")
             reach("copy.emptied")
 
