@@ -114,6 +114,8 @@ class Handler:
     #: One sentence for `show-handlers`.
     summary: ClassVar[str] = ""
     arguments: ClassVar[tuple[Argument, ...]] = ()
+    #: The handler that this one is, with other defaults; the reference tells its arguments there.
+    preset_of: ClassVar[str] = ""
     #: False: it can be registered where there is no such table.
     needs_table: ClassVar[bool] = True
     #: True: it is about triggers, and for the root only.

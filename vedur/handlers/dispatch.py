@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from vedur.errors import StateError, UsageError
@@ -40,9 +41,7 @@ class Dispatch(Handler):
 
     name = "dispatch"
     summary = "Puts rows into partitions by time, which are made on demand and dropped when old."
-    #: What a preset sets; the operator's own arguments come first.
-    preset: ClassVar[Mapping[str, str]] = {}
-    arguments = (
+    arguments: ClassVar[tuple[Argument, ...]] = (
         Argument(
             "table_mode",
             "part: partitions; direct: the table itself; ignore: nothing is applied",
@@ -51,8 +50,8 @@ class Dispatch(Handler):
         ),
         Argument(
             "part_mode",
-            "what chooses the partition: the time of the batch or of the event, the time when it is "
-            "applied, or a column",
+            "what chooses the partition: the time of the batch or of the event, the time when it "
+            "is applied, or a column",
             ("batch_time", "event_time", "date_field", "current_time"),
             "batch_time",
         ),
@@ -102,10 +101,6 @@ class Dispatch(Handler):
             )
         self.wanted = "".join(op for op in "IUD" if op in words)
         self.partitions = self._partitions()
-
-    def argument(self, name: str) -> str | None:
-        """Return an argument, or what the preset sets, or its default."""
-        return self.given.get(name) or self.preset.get(name) or super().argument(name)
 
     def _partitions(self) -> Partitions | None:
         if self.argument("table_mode") != "part":
@@ -162,7 +157,7 @@ class Dispatch(Handler):
             )
         if name != f"%(parent)s{suffix}":
             raise UsageError(
-                'partitions are dropped by the time in their names, so "retention_period" cannot be '
+                "partitions are dropped by the time in their names, so retention_period cannot be "
                 "with a part_name of your own"
             )
 
@@ -182,8 +177,8 @@ class Dispatch(Handler):
             )
         if self.partitions is not None and not (facts and facts[0]):
             raise StateError(
-                "the functions that make partitions are not in this database: run "
-                '"vedur install" for it (or the upgrade that your version has)'
+                "schema vedur of this database is of an earlier version and cannot make "
+                'partitions: run "create-leaf" again, it brings the SQL up to date'
             )
         target = self.partitions
         why = ""
@@ -232,6 +227,9 @@ def _presets() -> Iterator[type[Dispatch]]:
             for end, mode in modes.items():
                 preset = {"period": period, "part_mode": mode, "row_mode": "keep_latest"}
                 told = ", ".join(f"{key}={value}" for key, value in preset.items())
+                arguments = tuple(
+                    replace(a, default=preset.get(a.name, a.default)) for a in Dispatch.arguments
+                )
                 name = f"{load}{word}_{end}"
                 yield type(
                     "".join(part.title() for part in name.split("_")),
@@ -241,7 +239,8 @@ def _presets() -> Iterator[type[Dispatch]]:
                         "__module__": __name__,
                         "name": name,
                         "summary": f"dispatch with {told}.",
-                        "preset": preset,
+                        "preset_of": Dispatch.name,
+                        "arguments": arguments,
                     },
                 )
 
