@@ -19,6 +19,8 @@ import londiste.handlers.dispatch as upstream
 told = json.load(sys.stdin)
 db = psycopg2.connect(told["connstr"])
 curs = db.cursor(cursor_factory=psycopg2.extras.DictCursor)
+import londiste.handlers.shard as shard
+shard.ShardHandler.__init__ = lambda self, *args: super(shard.ShardHandler, self).__init__(*args)
 classes = {c.handler_name: c for c in upstream.__londiste_handlers__}
 
 class Event:
@@ -29,8 +31,7 @@ class Event:
         self.ev_extra1 = told["table"]
 
 for batch in told["batches"]:
-    args = dict(told["args"], hash_key="id")
-    handler = classes[told["handler"]](told["table"], args, told["table"])
+    handler = classes[told["handler"]](told["table"], told["args"], told["table"])
     end = datetime.datetime.fromisoformat(batch["end"])
     handler.batch_info = {"batch_end": end}
     handler.dst_curs = curs
