@@ -23,6 +23,7 @@ from vedur.db import Database
 from vedur.errors import StateError, VedurError
 from vedur.handlers.registry import handler_attr
 from vedur.ops.compare_tables import handler_refusal
+from vedur.pipeline.copy import load
 from vedur.pipeline.replay.staging_tables import load_specs
 
 __all__ = ["quick_lab", "quick_leaf", "without_spark"]
@@ -329,7 +330,10 @@ def test_the_zone_of_the_database_and_a_part_of_the_rows(
 
 
 @pytest.mark.parametrize("ddl", [DDL, DECLARED], ids=["inherited", "declared"])
-def test_a_first_copy_goes_to_partitions(quick_lab: Lab, ddl: str) -> None:
+def test_a_first_copy_goes_to_partitions(
+    quick_lab: Lab, ddl: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load, "_SMALL", 1 << 40)  # as for a large table
     lab = quick_lab
     lab.root.execute(DDL)
     lab.leaf.execute(ddl)
@@ -348,6 +352,9 @@ def test_a_first_copy_goes_to_partitions(quick_lab: Lab, ddl: str) -> None:
     lab.same("t")
     found = spread(lab.leaf)
     assert "t" not in found and len(found) > 10
+    for part in found:
+        keys = "select count(*) from pg_index where indisprimary and indrelid = %s::regclass"
+        assert lab.leaf.value(keys, [part]) == 1, part
     lab.leaf.execute("set session_replication_role = replica")
     lab.leaf.execute("insert into t_2026_03_02 values (1000, '2026-03-02', 'not there')")
     lab.leaf.execute("select londiste.local_set_table_state(%s, 'public.t', null, null)", [QUEUE])
