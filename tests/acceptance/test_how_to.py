@@ -34,6 +34,7 @@ PAGES = ROOT / "docs" / "how-to"
         ("change-tables", 25),
         ("cascade", 40),
         ("mask-personal-data", 15),
+        ("partitions", 20),
     ],
 )
 def test_page(name: str, commands: int, servers: Servers, tmp_path: Path) -> None:

@@ -70,3 +70,52 @@ def test_masked_rows_are_compared_and_repaired(
     assert lab.leaf.query("select 1 from pg_class where relname like 'expected\\_%%'") == []
     assert list(leaks(lab.leaf)) == []
     assert not [word for word in PLANTED if word in caplog.text]
+
+
+def test_rows_in_partitions_are_compared_and_repaired(
+    make_lab: Callable[..., Lab],  # noqa: F811
+) -> None:
+    lab = make_lab()
+    ddl = "create table {} (id int primary key, at timestamptz, v text)"
+    declared = (
+        "create table d (id int, at timestamptz, v text, primary key (id, at))"
+        " partition by range (at)"
+    )
+    # sessions of compare and repair have another zone than the database
+    name = lab.leaf.value("select quote_ident(current_database())")
+    lab.leaf.execute(f"alter database {name} set timezone = 'Asia/Tokyo'")
+    lab.pair.table("public.t", ddl.format("t"))
+    lab.pair.table("public.d", ddl.format("d"), dest_ddl=declared)
+    for table in ("t", "d"):
+        set_handler(lab.leaf, f"public.{table}", "daily_field(part_field=at)")
+        lab.root.execute(
+            f"insert into {table} select i, timestamptz '2026-03-01 00:00+00'"
+            " + i * interval '7 hours', 'x' from generate_series(1, 30) i"
+        )
+    lab.start()
+    lab.settle()
+
+    def spread(table: str) -> list[str]:
+        text = f"select tableoid::regclass || ' ' || t::text from {table} t order by id, 1"
+        return [row[0] for row in lab.leaf.query(text)]
+
+    def differing() -> int:
+        with lab.session() as session:
+            options = CompareOptions(tables=("t", "d"), rows=True)
+            return compare(session, options, lab.spark).bad
+
+    before = {table: spread(table) for table in ("t", "d")}
+    assert len({row.split(" ")[0] for row in before["t"]}) == 10
+    assert differing() == 0
+    for table in ("t", "d"):
+        lab.plant(f"update {table} set v = 'wrong' where id = 3")
+        lab.plant(f"delete from {table} where id in (5, 6)")
+        lab.plant(f"drop table {table}_2026_03_09")  # with its rows
+    lab.plant("insert into t_2026_03_02 select 99, min(at), 'not there' from only t_2026_03_02")
+    lab.plant("insert into t_2026_03_02 select 20, min(at), 'twice' from only t_2026_03_02")
+    assert differing() == 2
+    with lab.session() as session:
+        done = repair(session, RepairOptions(tables=("t", "d"), apply=True), lab.spark)
+    assert sorted(found.deletes for found in done) == [0, 1]
+    assert {table: spread(table) for table in ("t", "d")} == before
+    assert differing() == 0

@@ -217,6 +217,7 @@ def apply_handler(table: TableMap, handled: Handled) -> TableMap:
         operations=scope.operations,
         rows=rows,
         applies=scope.applies,
+        partitions=scope.partitions,
         uncomparable=scope.uncomparable,
         unrepairable=scope.unrepairable,
     )
@@ -234,7 +235,9 @@ def missing_part(there: TableInfo, wanted: TableMap) -> str:
         has = there.mapping
     except StateError:
         return by_handler  # one that is known there and not here
-    if not has.applies or has.rows is not None or set(wanted.operations) - set(has.operations):
+    if has.rows is not None or has.partitions is not None:
+        return by_handler
+    if not has.applies or set(wanted.operations) - set(has.operations):
         return by_handler
     condition, listed = has.condition, has.columns
     same_names = _keeps_names(listed) and _keeps_names(wanted.columns)

@@ -8,7 +8,7 @@ truncate in every format but JSON. Everything else is for the worker, not for a 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
@@ -58,11 +58,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class EventRange:
-    """Where events are read: a table of the provider, conditions of slices, the subscription."""
+    """Where events are read: a table of the provider, conditions of slices, the subscription, and
+    the time of the last tick as a clock on the wall shows it there, empty where there is none."""
 
     events: str
     slices: tuple[str, ...]
     owner: int
+    time: str = field(default="", compare=False)
 
 
 @lru_cache(maxsize=4096)

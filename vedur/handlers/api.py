@@ -33,11 +33,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from vedur.errors import UsageError
 from vedur.tables.row_function import ColumnSet, TableFacts
+from vedur.tables.target import Partitions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ALL_OPERATIONS", "Argument", "ColumnSet", "Handler", "Scope", "TableFacts", "switch"]
+__all__ = [
+    "ALL_OPERATIONS",
+    "Argument",
+    "ColumnSet",
+    "Handler",
+    "Partitions",
+    "Scope",
+    "TableFacts",
+    "switch",
+]
 
 #: What a switch may be set to.
 _SWITCH = {"1": True, "true": True, "0": False, "false": False}
@@ -81,7 +91,8 @@ class Scope:
     must depend on the row alone. `operations` are the events that are applied: I, U, D, and R for
     TRUNCATE. `applies` False: nothing is copied and nothing replayed. `rewrites` are the columns,
     by the provider's names, whose values `rows` changes or leaves out, None where only the function
-    knows; `filters`: `rows` may leave rows out. `uncomparable` says why it cannot be told which
+    knows; `filters`: `rows` may leave rows out. `partitions` is where rows go instead of the table
+    itself: to tables by time. `uncomparable` says why it cannot be told which
     rows should be here, `unrepairable` why rows that the provider lacks may be right.
     """
 
@@ -90,6 +101,7 @@ class Scope:
     applies: bool = True
     rewrites: ColumnSet | None = NO_COLUMN
     filters: bool = False
+    partitions: Partitions | None = None
     uncomparable: str = ""
     unrepairable: str = ""
 
@@ -102,6 +114,8 @@ class Handler:
     #: One sentence for `show-handlers`.
     summary: ClassVar[str] = ""
     arguments: ClassVar[tuple[Argument, ...]] = ()
+    #: The handler that this one is, with other defaults; the reference tells its arguments there.
+    preset_of: ClassVar[str] = ""
     #: False: it can be registered where there is no such table.
     needs_table: ClassVar[bool] = True
     #: True: it is about triggers, and for the root only.

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from vedur.errors import StateError, UsageError
 from vedur.handlers.api import Argument, Handler, Scope, switch
+from vedur.handlers.dispatch import PRESETS, Dispatch
 from vedur.handlers.obfuscate import Obfuscate
 from vedur.handlers.transform import Transform
 from vedur.names import parse_name, quote_ident
@@ -222,4 +223,6 @@ HANDLERS: tuple[type[Handler], ...] = (
     Part,
     Obfuscate,
     Transform,
+    Dispatch,
+    *PRESETS,
 )

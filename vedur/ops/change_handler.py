@@ -89,6 +89,7 @@ def change_handler(session: Session, options: ChangeHandler) -> None:
         log.info("%s: has this handler already", name)
         return
     wanted = apply_handler(_without_handler(table), handled)
+    _require_same_place(table, wanted)
     anew = needs_copy(_mapping(table), wanted)
     if anew:
         _require_copy(session, info, table, wanted, handled, options)
@@ -110,6 +111,21 @@ def _mapping(table: TableInfo) -> TableMap | None:
     except StateError as error:
         log.debug("%s", error)
         return None
+
+
+def _require_same_place(table: TableInfo, wanted: TableMap) -> None:
+    """Raise where rows are in partitions that the new handler would not look at."""
+    old = _mapping(table)
+    here = old.partitions if old is not None else None
+    if here is None:
+        return
+    new = wanted.partitions
+    if new is None or (here.field, here.period, here.name) != (new.field, new.period, new.name):
+        raise StateError(
+            f'rows of "{table.table_name}" are in partitions, where the new handler does not look '
+            f'for them: nothing is changed; remove-table it here, empty "{table.dest_table}" and '
+            "drop its partitions, then add-table it with the other handler"
+        )
 
 
 def needs_copy(old: TableMap | None, new: TableMap) -> bool:

@@ -25,6 +25,7 @@ from vedur.tables.mapping import TableMap
 from vedur.tables.match import read_unique_keys
 from vedur.tables.row_function import TableFacts
 from vedur.tables.structure import read_structure
+from vedur.tables.target import require_partitions
 
 if TYPE_CHECKING:
     from vedur.ops.add_table import AddTable
@@ -111,6 +112,10 @@ def require_handler_fit(
     local = read_structure(db, table.local_name)
     if local is None:
         return  # the contract has its own words for that
+    if table.partitions is not None:
+        here = {column.name: column.type for column in local.columns}
+        keyed = bool(read_unique_keys(db, table.local_name))
+        require_partitions(table.dest, table.partitions, here, local.kind == "p", keyed)
     if handled.scope.condition:
         only = replace(table, condition=handled.scope.condition)
         require_condition(only, TableAt(db, local), there, vouched=True)

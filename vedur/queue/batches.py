@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from vedur.change.snapshot import Snapshot
-from vedur.db import Database
+from vedur.db import Database, Row
 from vedur.queue.slices import Tick
 from vedur.sql import query
 
@@ -44,7 +44,11 @@ def get_subscription(db: Database, queue: str, consumer: str) -> Subscription | 
 def get_ticks(db: Database, queue: str, first: int, last: int) -> list[Tick]:
     """Read the ticks from `first` to `last`, both included."""
     rows = db.query(query("worker", "ticks"), [queue, first, last])
-    return [Tick(r.tick_id, Snapshot.parse(r.snapshot), r.tick_event_seq) for r in rows]
+    return [_tick(r) for r in rows]
+
+
+def _tick(row: Row) -> Tick:
+    return Tick(row.tick_id, Snapshot.parse(row.snapshot), row.tick_event_seq, row.tick_time)
 
 
 def get_ticks_ahead(
@@ -60,7 +64,7 @@ def get_ticks_ahead(
     while True:
         at = ticks[-1].id + 1 if ticks else first
         rows = db.query(query("worker", "next_ticks"), [queue, at, page])
-        found = [Tick(r.tick_id, Snapshot.parse(r.snapshot), r.tick_event_seq) for r in rows]
+        found = [_tick(r) for r in rows]
         ticks += found
         end = end or next((t for t in found if t.id >= last), None)
         if len(found) < page or (end and found[-1].event_seq - end.event_seq > events):

@@ -74,7 +74,8 @@ def event_range(
             conditions = [f"{base} and {c}" for c in stretches(found.first, found.last, count)]
     if not conditions:
         conditions = [s.condition for s in cut(first, last, ticks[1:-1], count)]
-    return EventRange(place.events, tuple(c + more for c in conditions), place.sub_id)
+    listed = tuple(c + more for c in conditions)
+    return EventRange(place.events, listed, place.sub_id, last.time)
 
 
 def _lopsided(ticks: Sequence[Tick], count: int, late: int = 0) -> bool:

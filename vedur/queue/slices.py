@@ -22,7 +22,7 @@ class Tick:
     id: int
     snapshot: Snapshot
     event_seq: int
-    time: str = ""
+    time: str = ""  # as a clock on the wall shows it where the provider is
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from vedur.change.snapshot import Snapshot
 from vedur.names import QualifiedName, parse_name
 from vedur.tables.columns import Columns, source_names
 from vedur.tables.row_function import RowFunction
+from vedur.tables.target import Partitions
 
 #: A table can have 1,600 columns, and a staging table needs five for itself.
 MAX_STAGE_COLUMNS = 1595
@@ -51,8 +52,9 @@ class TableMap:
 
     The rest is what its handler makes of it: `operations` are the events that are applied (R is
     TRUNCATE), `rows` is called for all rows on their way here, `applies` False means that nothing
-    comes; `uncomparable` says why nobody can tell which rows should be here, `unrepairable` why
-    rows that the provider lacks may be right.
+    comes, `partitions` says which tables rows go to instead of `dest`; `uncomparable` says why
+    nobody can tell which rows should be here, `unrepairable` why rows that the provider lacks may
+    be right.
 
     One map leads to one local table. Tables of several queues that share a local table are several
     maps with one `dest`; a handler that spreads rows over several tables makes several maps with
@@ -70,6 +72,7 @@ class TableMap:
     operations: str = "IUDR"
     rows: RowFunction | None = None
     applies: bool = True
+    partitions: Partitions | None = None
     # No part of what was staged for a table: it stays good when these change.
     uncomparable: str = field(default="", compare=False)
     unrepairable: str = field(default="", compare=False)
@@ -104,8 +107,8 @@ class TableSpec:
     events that the first copy already contains may still come; rows that do not fulfil
     `condition` do not belong here, and `looks_at` are the columns it needs to tell. `chosen` is
     the column list (name in events -> name here), None where all columns come under their own
-    names. `strict`: a column that the target lacks is an error, not a warning. `operations` and
-    `rows` are the map's.
+    names. `strict`: a column that the target lacks is an error, not a warning. `operations`, `rows`
+    and `partitions` are the map's.
     """
 
     name: str
@@ -124,6 +127,8 @@ class TableSpec:
     shape: int | None = None  # a fingerprint of the target's columns, as the catalog has them
     operations: str = "IUDR"
     rows: RowFunction | None = None
+    partitions: Partitions | None = None
+    home: str = ""  # `dest` in the contract's form
     by_name: dict[str, TargetColumn] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -181,7 +186,24 @@ class TableSpec:
     @property
     def only(self) -> str:
         """`only` keeps inheritance children out, but would empty a partitioned table's reach."""
-        return "" if self.partitioned else "only"
+        return "" if self.partitioned or self.is_tree else "only"
+
+    @property
+    def is_tree(self) -> bool:
+        """Are its rows in tables that inherit from it, where a handler puts them?"""
+        target = self.partitions
+        return target is not None and target.field is not None and not self.partitioned
+
+    @property
+    def by_event(self) -> bool:
+        """Must a change tell the time of its event?"""
+        return self.partitions is not None and self.partitions.by_event
+
+    @property
+    def partition_words(self) -> str:
+        """What `vedur.make_partition` must know."""
+        assert self.partitions is not None
+        return self.partitions.as_json(self.unique_keys, [c.name for c in self.columns])
 
     @property
     def alias(self) -> str:

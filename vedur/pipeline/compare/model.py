@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from vedur.names import quote_ident
 from vedur.sql import query
 from vedur.tables.row_function import RowFunction
+from vedur.tables.target import Partitions
 
 #: Seed of the second hash; any odd number far from 0 would do, but it may never change between
 #: two sides of one comparison.
@@ -135,6 +136,9 @@ class Pair:
     rounding: tuple[tuple[str, str], ...] = ()
     #: Where a handler changes rows: `source` is then a table of the target, see `expected.py`.
     expected: Expected | None = None
+    #: Where a handler spreads the target's rows over partitions by a column.
+    partitions: Partitions | None = None
+    tree: bool = False  # they inherit from the target, so rows must be moved to them
 
     def at(self, source: str, target: str, mark: str) -> Pair:
         """Return the pair as two snapshots see it; `mark` is their sessions' application_name."""

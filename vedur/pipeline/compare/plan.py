@@ -99,6 +99,12 @@ def make_pair(
         written(where, alias="t"),
         tuple(c.target_sql for c in matched.columns),
     )
+    spread = table.partitions if table.partitions and table.partitions.field else None
+    tree = spread is not None and not target.partitioned
+    if tree:
+        rows = target_db.query(query("compare", "tree_storage"), [target.table])
+        pieces = tuple(Piece(row.name, row.pages) for row in rows)
+        target = replace(target, pieces=pieces, partitioned=True)
     encodings = {str(db.value(query("compare", "encoding"))) for db in (source_db, target_db)}
     if len(encodings) > 1 and "SQL_ASCII" not in encodings:
         source, target = replace(source, transcode=True), replace(target, transcode=True)
@@ -120,6 +126,8 @@ def make_pair(
             for c in matched.columns
             if c.lost_sql
         ),
+        partitions=spread,
+        tree=tree,
     )
 
 

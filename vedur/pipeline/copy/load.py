@@ -20,7 +20,7 @@ from vedur.errors import (
     StateError,
     VedurError,
 )
-from vedur.names import QualifiedName
+from vedur.names import QualifiedName, quote_ident, quote_literal
 from vedur.pipeline.copy.budget import Budget
 from vedur.pipeline.copy.plan import (
     SLICE_BYTES,
@@ -39,6 +39,7 @@ from vedur.tables.condition import written
 from vedur.tables.mapping import TableMap
 from vedur.tables.match import read_columns, read_unique_keys
 from vedur.tables.row_function import TableFacts
+from vedur.tables.target import require_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,6 +118,7 @@ def plan_table(
     if matched.only_target:
         log.warning('%s: columns only on the subscriber, left to their defaults: %s', table.name,
                     ", ".join(matched.only_target))  # fmt: skip
+    how, moments = _plan_partitions(source, target, table)
     shape = read_shape(source, table.source_name, matched.columns)
     leaves = read_leaves(source, there.oid)
     one = (Slice(0, table.source_name, 0, None),)
@@ -138,11 +140,46 @@ def plan_table(
         shape=shape,
         rows=table.rows,
         made=made,
+        home=table.dest,
+        partitions=how,
+        moments=moments,
     )
+
+
+def _plan_partitions(
+    source: Database, target: Database, table: TableMap
+) -> tuple[str, tuple[str | None, ...]]:
+    """Read how partitions are made, and for a table with declared ones the periods that rows of
+    the snapshot are in; nothing for a table whose copy goes into the table itself."""
+    found = table.partitions
+    if found is None:
+        return "", ()
+    columns = read_columns(target, table.local_name)
+    keys = read_unique_keys(target, table.local_name)
+    declared = find_relation(target, table.local_name, "subscriber").kind == "p"
+    types = {column.name: column.type for column in columns}
+    require_partitions(table.dest, found, types, declared, bool(keys))
+    if found.field is None:
+        return "", ()
+    how = found.as_json(keys, list(types))
+    if not declared:
+        return how, ()
+    there = (table.source_columns or {}).get(found.field, found.field)
+    place = f"t.{quote_ident(there)}"
+    words = {
+        "moment": target.value(query("replay", "part_moment"), [table.dest, found.field, place]),
+        "period": quote_literal(found.period),
+        "source": table.source_name.quoted,
+        "condition": written(table.condition, table.source_columns, "t") or "true",
+    }
+    rows = source.query(query("copy", "moments").format(**words))
+    return how, tuple(row.moment for row in rows)
 
 
 def store_slices(target: Database, table: TableCopy) -> None:
     """Write the plan where the tasks find it, in the caller's transaction."""
+    for moment in table.moments:
+        target.query(query("replay", "make_partition"), [table.home, table.partitions, moment])
     target.execute(query("copy", "forget_slices"), [table.queue, table.table])
     target.executemany(
         query("copy", "add_slice"),

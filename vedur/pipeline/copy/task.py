@@ -77,6 +77,9 @@ class LoadTask:
         else:
             handed = HandedRows(self.table.rows, self.table.columns, self.table.made)
             pumped = handed.pass_on(source, out, target, into, keep=open_source is not None)
+        if self.table.partitions:
+            words = [self.table.home, self.table.partitions]
+            target.query(query("replay", "spread_rows"), words)
         if self.table.in_one:  # after a crash nobody looks at it again
             self._require_same_shape()
         names = [self.table.queue, self.table.table]

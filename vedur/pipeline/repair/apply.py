@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vedur.db import Database
-from vedur.names import QualifiedName, parse_name, quote_ident
+from vedur.names import QualifiedName, parse_name, quote_ident, quote_literal
 from vedur.pipeline.compare.model import Pair
 from vedur.pipeline.repair.stage import Stage
 from vedur.sql import query
@@ -59,7 +59,7 @@ class RepairTable:
             tuple(names.index(k) for k in pair.key_names),
             {t for _, t in pairs} | generated == {c.name for c in columns},
             any(u != key for u in uniques),
-            not any(u and u <= key for u in checked),
+            pair.tree or not any(u and u <= key for u in checked),
         )
 
 
@@ -78,11 +78,32 @@ def apply(
     steps = ["repair_delete", "repair_changed", "repair_update", "repair_insert"]
     if (table.collide or table.repeats) and table.whole:
         steps[2] = "repair_take_out"
+    if pair.partitions is not None and not pair.tree:
+        _make_partitions(db, pair, table, stage)
     for step in steps:
         db.execute(query("compare", step).format(**filled))
+    if pair.partitions is not None and pair.tree:
+        db.query(query("replay", "spread_rows"), [pair.dest, _words(pair)])
     rows = db.query(query("compare", "repair_counts"), [queue, pair.name, tick])
     counts = {row.action: int(row.n) for row in rows}
     return Repaired(counts.get("insert", 0), counts.get("update", 0), counts.get("delete", 0))
+
+
+def _make_partitions(db: Database, pair: Pair, table: RepairTable, stage: Stage) -> None:
+    """Make the declared partitions that rows of the stage need."""
+    target = pair.partitions
+    assert target is not None and target.field is not None
+    place = f"r.c{table.target_columns.index(target.field) + 1}"
+    moment = db.value(query("replay", "part_moment"), [pair.dest, target.field, place])
+    words = {"moment": moment, "period": quote_literal(target.period), "rows": stage.rows}
+    for row in db.query(query("compare", "staged_moments").format(**words)):
+        db.query(query("replay", "make_partition"), [pair.dest, _words(pair), row.moment])
+
+
+def _words(pair: Pair) -> str:
+    assert pair.partitions is not None
+    keys = pair.target.key_names
+    return pair.partitions.as_json([keys], keys)
 
 
 def _fill(

@@ -28,6 +28,7 @@ from vedur.pipeline.replay.handled import AT_ONCE, Change, Untouched
 from vedur.pipeline.replay.shape import Shape, make_shape
 from vedur.pipeline.replay.staged import Fault
 from vedur.tables.mapping import TableSpec
+from vedur.tables.target import PART
 
 #: The values of an event that was decoded, in the order of its shape.
 Values = list[Any]
@@ -394,8 +395,10 @@ class Collapser:
             self.ignored += 1
             return None
         late = self.log_from is not None and int(ev_id) > self.log_from
-        if buffer.spec.rows is not None and kind is not None and not self.seen:
-            self._leave_to_handler(buffer, (ev_id, ev_txid), data, said, kind, late)
+        handled = buffer.spec.rows is not None or buffer.spec.by_event
+        if handled and kind is not None and not self.seen:
+            moment = extra[0] if extra else None
+            self._leave_to_handler(buffer, (ev_id, ev_txid), data, said, kind, late, moment)
             return None
         if buffer.log or late:
             name = buffer.spec.name
@@ -444,6 +447,8 @@ class Collapser:
         # A fragment of SQL holds only what changed, a table without a key has nothing to collapse
         # by, and a key that the target does not enforce may name several rows: keep the order.
         keys = spec.local_keys(said.keys)
+        if spec.by_event and PART not in keys:
+            keys = (*keys, PART)
         keyed = said.format != "sql" and keys and spec.identifies(keys)
         if not keyed or (buffer.keys and buffer.keys != keys):
             buffer.log = True
@@ -497,11 +502,12 @@ class Collapser:
         said: EventType,
         kind: Kind,
         late: bool,
+        moment: str | None,
     ) -> None:
         """Keep an event until there are enough for the handler, or the buffer is written."""
         if buffer.untouched is None:
             buffer.untouched = Untouched(buffer.spec)
-        self.size += buffer.untouched.add(event, data, said, kind, buffer.log or late)
+        self.size += buffer.untouched.add(event, data, said, kind, buffer.log or late, moment)
         if len(buffer.untouched.changes) >= AT_ONCE:
             self._show_to_handler(buffer)
 
@@ -510,13 +516,13 @@ class Collapser:
         untouched, buffer.untouched = buffer.untouched, None
         if untouched is None:
             return
-        assert buffer.spec.rows is not None
+        replaces = buffer.spec.rows is not None and buffer.spec.rows.filters
         for change in untouched.seen():
             if change.logged or buffer.log:
                 self.log.append(change.as_event(buffer.spec.name))
                 self.size += change.size + 200
             else:
-                self._add_seen(change, buffer, replaces=buffer.spec.rows.filters)
+                self._add_seen(change, buffer, replaces=replaces)
 
     def _add_seen(self, change: Change, buffer: TableBuffer, *, replaces: bool) -> None:
         shape = buffer.shape(change.names, _same)

@@ -29,6 +29,7 @@ from vedur.db import Database
 from vedur.errors import DatabaseError, RowByRowNeeded, StaleStage, StateError, VedurError
 from vedur.pipeline.replay.in_order import Ordered
 from vedur.pipeline.replay.merge import Merged, Step, TableMerge, merge_together
+from vedur.pipeline.replay.parts import find_part, read_moment
 from vedur.pipeline.replay.row_by_row import RowWise
 from vedur.pipeline.replay.staged import TOGETHER, Staged, StagedTable
 from vedur.pipeline.replay.staging_tables import log_name
@@ -210,6 +211,9 @@ class Commit:
         for name, table in self.staged.tables.items():
             if not table.rows:
                 continue
+            if table.spec.partitions is not None and table.spec.partitions.field is None:
+                self._merge_parts(name, table, before)
+                continue
             merge = self._merge_of(name, table)
             steps = [] if self.replace or name in self.alone else merge.known_steps()
             if steps:
@@ -222,6 +226,34 @@ class Commit:
     def _merge_of(self, name: str, table: StagedTable) -> TableMerge:
         after = self.staged.truncates.get(name, 0)
         return TableMerge(self.db, table, self.staged.slot, table.slices, after)
+
+    def _merge_parts(self, name: str, table: StagedTable, before: int) -> None:
+        """Merge changes into the partitions of their times. Where one of them cannot be merged, all
+        of the table are replayed one by one."""
+        merge = self._merge_of(name, table)
+        try:
+            with self.db.transaction():
+                done = [part.run() for part in self._parts_of(merge)]
+        except RowByRowNeeded:
+            self._again(name, merge.after, before)
+            return
+        except DatabaseError as error:
+            if not is_about_event(error):
+                raise
+            self._try_in_order(name, merge.after, before, error)
+            return
+        for merged in done:
+            self._count(name, merge, merged)
+
+    def _parts_of(self, merge: TableMerge) -> Iterator[TableMerge]:
+        """Yield a merge for each partition, which is made if it is not there."""
+        spec = merge.spec
+        source = self.staged.source
+        moments = merge.read_moments() if spec.by_event else [read_moment(self.db, spec, source)]
+        for moment in moments:
+            part = find_part(self.db, spec, moment)
+            if part is not None:
+                yield replace(merge, part=part, moment=moment if spec.by_event else "")
 
     def _merge_together(self, group: Sequence[_Known], before: int) -> None:
         """Several small tables at once; if the server refuses, by halves to see which it is."""
@@ -295,6 +327,7 @@ class Commit:
     ) -> None:
         db, quarantine, result = self.db, self.quarantine, self.result
         rows = RowWise(db, specs, lambda spec: truncate(db, spec), replace=self.replace)
+        rows.source = staged.source
         words = {
             "log": log_name(staged.queue, staged.slot),
             "slices": ", ".join(map(str, staged.slices)),

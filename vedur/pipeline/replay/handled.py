@@ -19,6 +19,7 @@ from vedur.change.net import Kind
 from vedur.errors import StateError
 from vedur.tables.mapping import TableSpec
 from vedur.tables.row_function import RowFunction
+from vedur.tables.target import PART
 
 #: Events that are gathered before the handler sees them.
 AT_ONCE = 10_000
@@ -66,8 +67,13 @@ class Untouched:
         said: EventType,
         kind: Kind,
         logged: bool,
+        moment: str | None = None,
     ) -> int:
-        """Decode an event (number and transaction) and keep it; returns the memory it takes."""
+        """Decode an event (number and transaction) and keep it; returns the memory it takes.
+
+        `moment` is when it was written, where its partition depends on that: it becomes a part of
+        the row and of its key.
+        """
         ev_id, ev_txid = event
         if said.format == "sql" or not said.keys:
             raise StateError(_named(ev_id, ev_txid, self.spec, NO_ROWS))
@@ -78,14 +84,27 @@ class Untouched:
         except UNREADABLE as error:
             what = f"its data cannot be read ({type(error).__name__})"
             raise StateError(_named(ev_id, ev_txid, self.spec, what)) from None
+        keys = said.keys
+        if self.spec.by_event:
+            names, keys = (*names, PART), (*keys, PART)
+            values.append(self._start(ev_id, ev_txid, moment))
         size = len(data or "")
-        self.changes.append(Change(ev_id, ev_txid, kind, said.keys, names, values, logged, size))
+        self.changes.append(Change(ev_id, ev_txid, kind, keys, names, values, logged, size))
         return size + 200
+
+    def _start(self, ev_id: str, ev_txid: str, moment: str | None) -> str:
+        assert self.spec.partitions is not None
+        if not moment:
+            what = "its time is not known, which decides on its partition"
+            raise StateError(_named(ev_id, ev_txid, self.spec, what))
+        return self.spec.partitions.start(moment)
 
     def seen(self) -> Iterator[Change]:
         """Yield the changes as the handler leaves them; raises what is wrong with it."""
         function = self.spec.rows
-        assert function is not None
+        if function is None:
+            yield from self.changes
+            return
         with_row = [c for c in self.changes if c.kind is not Kind.DELETE]
         rows = iter(_run(function, with_row))
         changes = [c for old in self.changes if (c := _left(old, rows)) is not None]

@@ -20,11 +20,12 @@ from typing import Any
 from vedur.change.net import MERGEABLE, NOT_MERGEABLE, Kind
 from vedur.db import Database
 from vedur.errors import DatabaseError, RowByRowNeeded, StaleStage
-from vedur.names import quote_ident
+from vedur.names import quote_ident, quote_literal
 from vedur.pipeline.replay.staged import FEW_CHANGES, Part, StagedTable
 from vedur.pipeline.replay.staging_tables import stage_name
 from vedur.sql import query
 from vedur.tables.mapping import TableSpec
+from vedur.tables.target import PART
 
 log = logging.getLogger(__name__)
 
@@ -88,11 +89,14 @@ class Selection:
     slices: tuple[int, ...]
     after: int = 0
     kinds: Mapping[tuple[Kind, int], int] = field(default_factory=dict)
+    within: str = ""  # a further condition, as SQL
 
     @property
     def condition(self) -> str:
         """The selection as SQL, of a staging table that is called s."""
         chosen = f"s.slice in ({', '.join(map(str, self.slices))})"
+        if self.within:
+            chosen += f" and {self.within}"
         return f"{chosen} and s.ev_first > {self.after}" if self.after else chosen
 
     def has(self, kind: Kind) -> bool:
@@ -111,22 +115,27 @@ class Selection:
 
 @dataclass
 class TableMerge:
-    """One table of one batch; `after` is the event of its last truncate."""
+    """One table of one batch; `after` is the event of its last truncate. `part` is the table that
+    the rows go to where a handler says so (quoted), `moment` the time of the changes that do."""
 
     db: Database
     table: StagedTable
     slot: int
     slices: list[int]
     after: int = 0
+    part: str = ""
+    moment: str = ""
 
     def __post_init__(self) -> None:
         self.spec: TableSpec = self.table.spec
+        self.keys = tuple(key for key in self.table.keys if key != PART)
         self.position = {c.name: f"c{i}" for i, c in enumerate(self.spec.stage_columns)}
         #: All that the tasks of the batch have staged for the table.
         self.staged = Selection(
             tuple(self.table.slices if self.table.parts else self.slices),
             self.after,
             self.table.kinds,
+            f"s.{self.position[PART]} = {quote_literal(self.moment)}" if self.moment else "",
         )
 
     def run(self) -> Merged:
@@ -135,7 +144,7 @@ class TableMerge:
         if self.table.rows > ANALYZE_ROWS:
             self._run("analyze", staged)
         self._check()
-        if self.after:
+        if self.after or staged.within:
             staged = self._count(staged)
         alike = self._alike()
         parts: list[Part] = []
@@ -149,6 +158,8 @@ class TableMerge:
             _require_composed(staged)  # a task may have found that already
         if self.spec.condition:
             staged = self._filter(staged)
+        if self.spec.partitions is not None:
+            staged = self._for_partitions(staged)
         if staged.has(Kind.NOTHING) and self.db.value(self._text("existing", staged)):
             raise RowByRowNeeded
         try:
@@ -171,7 +182,9 @@ class TableMerge:
         else none."""
         if self.table.rows > FEW_CHANGES or self.after or self.spec.condition:
             return []
-        if self.spec.may_repeat(self.table.keys):
+        if self.spec.partitions is not None:
+            return []
+        if self.spec.may_repeat(self.keys):
             return []
         if not self.staged.is_within(MERGEABLE):
             return []
@@ -206,8 +219,8 @@ class TableMerge:
     @property
     def _is_plain(self) -> bool:
         """Do staged keys tell rows apart as they are, with no condition and no truncate?"""
-        canonical = self.spec.canonical(self.table.keys)
-        return canonical and not self.spec.condition and not self.after
+        canonical = self.spec.canonical(self.keys)
+        return canonical and not self.spec.condition and not self.after and not self.spec.partitions
 
     def _in_order(self) -> list[Part]:
         """Return parts that can be merged one after the other like batches; none if they cannot.
@@ -232,7 +245,7 @@ class TableMerge:
         return parts if self.staged.is_within(MERGEABLE) else []
 
     def _interleaved(self, earlier: list[Part], part: Part, reached: int) -> bool:
-        keys = [self.position[k] for k in self.table.keys]
+        keys = [self.position[k] for k in self.keys]
         return bool(
             self.db.value(
                 self._text(
@@ -252,11 +265,14 @@ class TableMerge:
         only keys that the server does not check itself are looked at."""
         self._require_single(staged)
         done = self._run_steps(steps)
+        if self.spec.is_tree:
+            words = [self.spec.home, self.spec.partition_words]
+            self.db.query(query("replay", "spread_rows"), words)
         self._require_single(staged)
         return done
 
     def _require_single(self, staged: Selection) -> None:
-        if self.spec.may_repeat(self.table.keys) and self.db.value(self._text("doubled", staged)):
+        if self.spec.may_repeat(self.keys) and self.db.value(self._text("doubled", staged)):
             raise RowByRowNeeded
 
     def _run_steps(self, steps: list[Step]) -> Merged:
@@ -287,11 +303,42 @@ class TableMerge:
         if self.after and found.astride:
             raise RowByRowNeeded
 
+    # -- partitions -----------------------------------------------------------------------------
+
+    def read_moments(self) -> list[str]:
+        """Read the times of staged changes that choose their partitions."""
+        text = self._text("staged_parts", self.staged, part=self.position[PART])
+        return [row.moment for row in self.db.query(text)]
+
+    def _for_partitions(self, staged: Selection) -> Selection:
+        """Make ready for rows that go to partitions: an update may bring a row that is not there,
+        and a table with declared partitions must have one for each row."""
+        target = self.spec.partitions
+        assert target is not None
+        if target.row_mode == "keep_latest":
+            # a period may have a row that was deleted in another one and comes again
+            which = "'U'" if target.field is not None else "'U', 'I', 'N'"
+            self._run("latest_in_part", staged, which=which)
+            staged = self._count(staged)
+        if target.field is not None and self.spec.partitioned:
+            place = f"s.{self.position[target.field]}"
+            moment = self.db.value(
+                query("replay", "part_moment"), [self.spec.home, target.field, place]
+            )
+            period = quote_literal(target.period)
+            for row in self.db.query(
+                self._text("staged_moments", staged, moment=moment, period=period)
+            ):
+                words = [self.spec.home, self.spec.partition_words, row.moment]
+                self.db.query(query("replay", "make_partition"), words)
+        return staged
+
     # -- statements for a selection -------------------------------------------------------------
 
     def _steps_of(self, staged: Selection, parts: list[Part], reinsert: bool = False) -> list[Step]:
         """Return the statements for all that is staged, or for parts one after the other."""
-        reinsert = reinsert or self._identity_in_the_way()
+        # what a row of a tree becomes may belong to another of its tables
+        reinsert = reinsert or self._identity_in_the_way() or self.spec.is_tree
         selections = [Selection.of_part(part) for part in parts] or [staged]
         return [step for selected in selections for step in self._steps(selected, reinsert)]
 
@@ -316,7 +363,9 @@ class TableMerge:
 
     def _sets(self, columns: tuple[str, ...]) -> str:
         return ", ".join(
-            f"{quote_ident(c)} = s.{self.position[c]}" for c in columns if c not in self.table.keys
+            f"{quote_ident(c)} = s.{self.position[c]}"
+            for c in columns
+            if c not in self.keys and c != PART
         )
 
     def _update(self, selected: Selection, shape: int, columns: tuple[str, ...]) -> str:
@@ -337,7 +386,7 @@ class TableMerge:
         # Whatever the order is, it need not be that of a language.
         keys = ", ".join(
             f's.{self.position[k]} collate "C"' if types[k].text else f"s.{self.position[k]}"
-            for k in self.table.keys
+            for k in self.keys
         )
         text = self._text("merge_update_latest", selected, shape=shape, sets=sets, keys=keys)
         return Step(text, "updated")
@@ -345,6 +394,7 @@ class TableMerge:
     def _insert(
         self, selected: Selection, shape: int, columns: tuple[str, ...], name: str = "merge_insert"
     ) -> str:
+        columns = tuple(c for c in columns if c != PART)
         return self._text(
             name,
             selected,
@@ -355,7 +405,9 @@ class TableMerge:
 
     def _reinsert(self, selected: Selection, shape: int, columns: tuple[str, ...]) -> str:
         """Columns that the events do not have keep the value of the row taken out."""
-        kept = [c.name for c in self.spec.stage_columns if c.name not in columns]
+        columns = tuple(c for c in columns if c != PART)
+        others = (c.name for c in self.spec.stage_columns if c.name not in columns)
+        kept = [name for name in others if name != PART]
         returning = [f"s.{self.position[c]} as n{i}" for i, c in enumerate(columns)]
         returning += [f"d.{quote_ident(c)} as k{i}" for i, c in enumerate(kept)]
         return self._text(
@@ -371,9 +423,7 @@ class TableMerge:
 
     def _identity_in_the_way(self) -> bool:
         """GENERATED ALWAYS AS IDENTITY accepts an inserted value, but no update of it."""
-        return any(
-            c.identity_always and c.name not in self.table.keys for c in self.spec.stage_columns
-        )
+        return any(c.identity_always and c.name not in self.keys for c in self.spec.stage_columns)
 
     # -- rewriting what is staged ---------------------------------------------------------------
 
@@ -422,18 +472,17 @@ class TableMerge:
 
     def _text(self, name: str, selected: Selection, **words: object) -> str:
         """Return a statement of `sql/queries/replay.sql` for a selection."""
-        keys = [self.position[k] for k in self.table.keys]
+        keys = [self.position[k] for k in self.keys]
         return query("replay", name).format(
             **{
                 "only": self.spec.only,
-                "dest": self.spec.dest,
+                "dest": self.part or self.spec.dest,
                 "stage": stage_name(self.spec, self.slot),
                 "chosen": selected.condition,
                 "keys": ", ".join(keys),
                 "own_keys": ", ".join(f"s.{k}" for k in keys),
                 "match": " and ".join(
-                    f"d.{quote_ident(k)} = s.{p}"
-                    for k, p in zip(self.table.keys, keys, strict=True)
+                    f"d.{quote_ident(k)} = s.{p}" for k, p in zip(self.keys, keys, strict=True)
                 ),
                 **words,
             }

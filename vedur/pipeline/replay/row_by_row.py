@@ -7,19 +7,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vedur.change import jsonrow, sqlfrag, urlenc
-from vedur.change.event import UNREADABLE, Event, EventType, parse_type, unreadable
+from vedur.change.event import (
+    UNREADABLE,
+    Event,
+    EventRange,
+    EventType,
+    parse_type,
+    unreadable,
+)
 from vedur.change.jsonrow import Nested, nested_to_text
 from vedur.change.quarantine import RowKey
 from vedur.db import Database
 from vedur.errors import StateError
 from vedur.names import quote_ident
+from vedur.pipeline.replay.handled import NO_ROWS
+from vedur.pipeline.replay.parts import find_part, read_moment
 from vedur.sql import query
 from vedur.tables.mapping import TableSpec, row_key
 from vedur.tables.match import without_length
+from vedur.tables.target import PART
 
 #: By these bare names SQL means one character, one bit.
 _FIXED = re.compile(r"^(character|bit)(?! varying)")
@@ -37,11 +47,15 @@ class RowWise:
     counts: dict[str, int] = field(default_factory=lambda: {"I": 0, "U": 0, "D": 0})
     missing: dict[str, int] = field(default_factory=dict)  # updates without a row, by table
     missing_columns: dict[str, set[str]] = field(default_factory=dict)  # left out, by table
+    source: EventRange | None = None  # where the events are from
     _texts: dict[tuple[str, ...], str] = field(default_factory=dict)
+    _parts: dict[tuple[str, str], TableSpec | None] = field(default_factory=dict)  # by time
+    _moments: dict[str, str] = field(default_factory=dict)  # how a row tells its time, by table
 
     def send(self, chunk: list[Event]) -> None:
         """Apply events one after the other, without waiting for answers."""
         pending: list[tuple[str, Event, Any]] = []
+        self._find_parts(chunk)
 
         def settle() -> None:
             for op, event, cursor in pending:
@@ -64,8 +78,39 @@ class RowWise:
         if self.empties(event):
             self._truncate(event)
             return
+        self._find_parts([event])
         for op, text, params in self.statements(event):
             self._count(op, event, self.db.execute(text, params))
+
+    def _find_parts(self, chunk: list[Event]) -> None:
+        """Find or make the partitions that events go to by their time or that of the batch. What
+        was made before may have been taken back with a failed event."""
+        self._parts.clear()
+        for event in chunk:
+            said = parse_type(event.ev_type)
+            spec = self._spec(event, said)
+            if said.op == "R" or spec.partitions is None or said.format == "sql":
+                continue
+            if spec.partitions.field is not None:
+                if spec.partitioned and spec.name not in self._moments:
+                    self._moments[spec.name] = _moment_of(self.db, spec)
+                continue
+            moment = self._moment(event, said, spec)
+            if (spec.name, moment) not in self._parts:
+                when = moment or read_moment(self.db, spec, self.source)
+                part = find_part(self.db, spec, when)
+                self._parts[spec.name, moment] = None if part is None else _of_part(spec, part)
+
+    def _moment(self, event: Event, said: EventType, spec: TableSpec) -> str:
+        """Return the time that an event's row tells, empty where it is the batch's that counts."""
+        if not spec.by_event:
+            return ""
+        sets, where = self._decode(event, said)
+        moment = {**sets, **where}.get(PART)
+        if not moment:
+            what = "its time is not known, which decides on its partition"
+            raise StateError(event.named(f'table "{spec.name}": {what}'))
+        return moment
 
     def table(self, event: Event) -> str:
         """The name in the set of an event's table."""
@@ -101,6 +146,8 @@ class RowWise:
             )
 
     def _count(self, op: str, event: Event, rows: int) -> None:
+        if op == "p":
+            return  # a partition was made, or rows went to one
         if op == "=":
             self._require_one(event, rows, "is there already")
             return
@@ -133,6 +180,72 @@ class RowWise:
         spec = self._spec(event, said)
         self._require(spec)
         sets, where = self._decode(event, said)
+        if spec.partitions is not None:
+            return self._in_partitions(event, said, spec, sets, where)
+        return self._in_table(event, said, spec, sets, where)
+
+    def _in_partitions(
+        self,
+        event: Event,
+        said: EventType,
+        spec: TableSpec,
+        sets: dict[str, str | None],
+        where: dict[str, str | None],
+    ) -> list[tuple[str, str, list[Any]]]:
+        """Statements for a table whose rows go to partitions."""
+        target = spec.partitions
+        assert target is not None
+        if said.format == "sql":
+            raise StateError(event.named(f'table "{spec.name}": {NO_ROWS}'))
+        if target.field is None:
+            part = self._parts[spec.name, self._moment(event, said, spec)]
+            if part is None:
+                return []  # too old
+            spec = part
+            sets, where = ({n: v for n, v in d.items() if n != PART} for d in (sets, where))
+            said = replace(said, keys=tuple(key for key in said.keys if key != PART))
+        if target.row_mode == "keep_all":
+            if said.op == "D":
+                return []
+            sets, where, said = {**where, **sets}, {}, replace(said, op="I")
+        row = {**where, **sets}
+        done: list[tuple[str, str, list[Any]]] = []
+        if target.row_mode == "keep_latest" and (said.op == "U" or target.field is None):
+            key = self._here(event, spec, {name: row[name] for name in said.keys}, key=True)
+            done.append(("d", self._text(spec, "D", (), tuple(key)), list(key.values())))
+            if said.op == "D":
+                return done
+            sets, where, said = row, {}, replace(said, op="I")
+        if said.op == "D":
+            return self._in_table(event, said, spec, sets, where)
+        before, after = self._placed(spec, row)
+        return [*done, *before, *self._in_table(event, said, spec, sets, where), *after]
+
+    def _placed(
+        self, spec: TableSpec, row: dict[str, str | None]
+    ) -> tuple[list[tuple[str, str, list[Any]]], list[tuple[str, str, list[Any]]]]:
+        """What must run before and after a row is written to a table whose column decides."""
+        target = spec.partitions
+        assert target is not None
+        if target.field is None:
+            return [], []
+        words = [spec.home, spec.partition_words]
+        if spec.is_tree:
+            return [], [("p", query("replay", "spread_rows"), [*words])]
+        names = {spec.local(name): name for name in row}
+        if target.field not in names:
+            return [], []
+        text = query("replay", "make_partition_of").format(moment=self._moments[spec.name])
+        return [("p", text, [*words, row[names[target.field]]])], []
+
+    def _in_table(
+        self,
+        event: Event,
+        said: EventType,
+        spec: TableSpec,
+        sets: dict[str, str | None],
+        where: dict[str, str | None],
+    ) -> list[tuple[str, str, list[Any]]]:
         if said.op != "D" and said.format != "sql" and not spec.strict:
             renamed = spec.renamed({**sets, **where})
             if renamed is not None:
@@ -148,8 +261,7 @@ class RowWise:
                 problem = spec.cannot_tell(unseen[0])
                 raise StateError(event.named(f'table "{spec.name}": {problem}'))
             return self._in_part(spec, said, values, where)
-        text = self._text(spec, said.op, tuple(values), tuple(where))
-        statement = (said.op, text, [*values.values(), *where.values()])
+        statement = (said.op, *self._written(spec, said, values, where))
         keys = spec.local_keys(said.keys)
         done: list[tuple[str, str, list[Any]]] = [statement]
         if said.op == "I" and self.replace and keys and all(k in values for k in keys):
@@ -158,6 +270,16 @@ class RowWise:
             found = [values[k] for k in unchecked]
             done.append(("=", self._text(spec, "=", (), unchecked), found))
         return done
+
+    def _written(
+        self, spec: TableSpec, said: EventType, values: dict[str, Any], where: dict[str, Any]
+    ) -> tuple[str, list[Any]]:
+        """The statement that writes a row, and its values."""
+        if said.op == "U" and spec.is_tree:
+            text = self._text(spec, "T", tuple(values), tuple(where))
+            return text, [*where.values(), *values.values()]
+        text = self._text(spec, said.op, tuple(values), tuple(where))
+        return text, [*values.values(), *where.values()]
 
     def _here(
         self, event: Event, spec: TableSpec, row: dict[str, str | None], *, key: bool = False
@@ -190,10 +312,9 @@ class RowWise:
         insert = self._text(spec, "i", columns, tuple(where)), list(row.values())
         if said.op == "I":
             return [("I", *insert)]
-        update = self._text(spec, "U", tuple(values), tuple(where))
         leave = self._text(spec, "d", (), tuple(where))
         done: list[tuple[str, str, list[Any]]] = [
-            ("u", update, [*values.values(), *where.values()]),
+            ("u", *self._written(spec, said, values, where)),
             ("d", leave, list(where.values())),
         ]
         return done if said.format == "sql" else [*done, ("i", *insert)]
@@ -230,7 +351,7 @@ class RowWise:
         return {n: v for n, v in row.items() if n not in where}, where
 
     def _text(self, spec: TableSpec, op: str, sets: tuple[str, ...], where: tuple[str, ...]) -> str:
-        mark = (spec.name, op, *sets, "", *where)
+        mark = (spec.name, spec.dest, op, *sets, "", *where)
         text = self._texts.get(mark)
         if text is None:
             text = self._texts[mark] = self._compose(spec, op, sets, where)
@@ -267,6 +388,15 @@ class RowWise:
                 or "false",
             )
         match = " and ".join(f"{name(c)} = {value(c)}" for c in where)
+        if op == "T":
+            kept = [c.name for c in spec.stage_columns if c.name not in sets]
+            return query("replay", "row_replace").format(
+                **words,
+                match=match,
+                kept=", ".join(map(name, kept)),
+                columns=", ".join(map(name, (*sets, *kept))),
+                values=", ".join([*map(value, sets), *map(name, kept)]),
+            )
         if op == "d":
             return query("replay", "row_leave_part").format(
                 **words, match=match, condition=condition
@@ -277,6 +407,21 @@ class RowWise:
         return query("replay", "row_update").format(
             **words, sets=", ".join(f"{name(c)} = {value(c)}" for c in sets), match=match
         )
+
+
+def _moment_of(db: Database, spec: TableSpec) -> str:
+    """An expression for the time of a row, with a parameter for the column that decides."""
+    assert spec.partitions is not None and spec.partitions.field is not None
+    kind = _unbounded(spec.by_name[spec.partitions.field].type)
+    words = [spec.home, spec.partitions.field, f"\x01::{kind}"]
+    found = str(db.value(query("replay", "part_moment"), words))
+    return found.replace("%", "%%").replace("\x01", "%s")
+
+
+def _of_part(spec: TableSpec, part: str) -> TableSpec:
+    """The same table, whose rows are in one of its partitions."""
+    columns = tuple(c for c in spec.columns if c.name != PART)
+    return replace(spec, dest=part, columns=columns, by_name={})
 
 
 def _unbounded(type: str) -> str:

@@ -157,7 +157,9 @@ class SparkReplay:
         looked_again = False
         for _ in range(_ATTEMPTS + len(tables)):
             specs = self.specs(db, tables, slot)
-            log_tables |= {name for name, spec in specs.items() if not spec.stageable}
+            log_tables |= {
+                name for name, spec in specs.items() if not spec.stageable or _keeps_all(spec)
+            }
             raw_stage = self._raw.name(db, slot) if self.forward and raw is None else None
             try:
                 staged = self._run(events, specs, slot, log_tables, log_from, raw_stage)
@@ -321,6 +323,11 @@ class SparkReplay:
         if clear_stages(db, due):
             for stage in due:
                 del self._rows[stage], self._passed[stage]
+
+
+def _keeps_all(spec: TableSpec) -> bool:
+    """Does every version of a row count? Then there is no net change."""
+    return spec.partitions is not None and spec.partitions.row_mode == "keep_all"
 
 
 def make_replay(

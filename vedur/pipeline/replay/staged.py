@@ -177,6 +177,7 @@ def combined(first: Staged, second: Staged) -> Staged:
             first.source.events,
             first.source.slices + second.source.slices,
             first.source.owner,
+            second.source.time,
         ),
         specs={**first.specs, **second.specs},
     )

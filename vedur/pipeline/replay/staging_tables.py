@@ -19,8 +19,12 @@ from vedur.sql import query
 from vedur.tables.condition import columns_of, written
 from vedur.tables.mapping import TableMap, TableSpec, TargetColumn
 from vedur.tables.row_function import TableFacts
+from vedur.tables.target import PART, require_partitions
 
 log = logging.getLogger(__name__)
+
+#: What a staged change has beside the columns of its table, where the time of an event decides.
+PART_COLUMN = TargetColumn(PART, "timestamp without time zone", canonical=True)
 
 #: Comment of the tables of events; those of others begin alike.
 _LOG_DEFINITION = "vedur staging log"
@@ -83,6 +87,14 @@ def load_specs(
         snapshot, chosen = tables[row.name].snapshot, tables[row.name].columns
         if (rows := tables[row.name].rows) is not None:
             rows.check(TableFacts(row.unique_keys, names=dict(chosen or ())))
+        target = tables[row.name].partitions
+        if target is not None:
+            types = {c.name: c.type for c in columns[row.name]}
+            keyed = bool(row.unique_keys)
+            require_partitions(tables[row.name].dest, target, types, row.partitioned, keyed)
+        if target is not None and target.by_event:
+            columns[row.name].append(PART_COLUMN)
+            chosen = None if chosen is None else (*chosen, (PART, PART))
         specs[row.name] = TableSpec(
             name=row.name,
             dest=quoted[row.name],
@@ -100,6 +112,8 @@ def load_specs(
             shape=shapes[row.name],
             operations=tables[row.name].operations,
             rows=tables[row.name].rows,
+            partitions=target,
+            home=tables[row.name].dest,
         )
     return specs
 

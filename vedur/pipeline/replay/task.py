@@ -17,6 +17,7 @@ from vedur.change.copytext import in_blocks, line, readable
 from vedur.change.event import Event
 from vedur.db import Database
 from vedur.db.copy import copy_all, copy_blocks
+from vedur.names import quote_literal
 from vedur.pipeline.replay.collapse import Collapser, TableBuffer
 from vedur.pipeline.replay.fast_path.columns import LEAST_RUN
 from vedur.pipeline.replay.fast_path.rows import FastReader
@@ -104,12 +105,21 @@ class _Attempt:
             events=self.task.events,
             slice=condition,
             owner=self.task.owner,
+            timed=self._timed(),
         )
         task = self.task
         reader = FastReader(self.collapser, task.flush_bytes, self.flush, task.least_run)
         for block in _read_blocks(source, text):
             reader.feed(block)
         reader.end()
+
+    def _timed(self) -> str:
+        """Events of these tables tell their time. One that was in quarantine has it in its row."""
+        names = [name for name, spec in self.task.tables.items() if spec.by_event]
+        if not names or self.collapser.seen:
+            return ""
+        listed = ", ".join(map(quote_literal, sorted(names)))
+        return " " + query("replay", "event_times").split("\n", 1)[-1].strip().format(tables=listed)
 
     def flush(self) -> None:
         self.held = max(self.held, self.collapser.size)

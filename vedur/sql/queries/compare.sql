@@ -72,6 +72,29 @@ join pg_catalog.pg_class c on c.oid = l.oid
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 order by 1
 
+-- name: tree_storage
+-- The same for a table with those that inherit from it, where a handler spreads rows over them.
+with recursive tree as (
+    select pg_catalog.to_regclass(%s)::oid as oid
+    union
+    select i.inhrelid
+    from tree t
+    join pg_catalog.pg_inherits i on i.inhparent = t.oid
+)
+select pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) as name,
+    case when c.relkind = 'r'
+        then pg_catalog.pg_relation_size(c.oid)
+            / pg_catalog.current_setting('block_size')::bigint
+    end as pages
+from tree t
+join pg_catalog.pg_class c on c.oid = t.oid
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+order by 1
+
+-- name: staged_moments
+-- The periods that rows of the stage are in.
+select distinct date_trunc({period}, {moment})::text as moment from {rows} r order by 1
+
 -- name: page_range
 -- The condition of one slice.
 t.ctid >= '({low},0)'::pg_catalog.tid and t.ctid < '({high},0)'::pg_catalog.tid

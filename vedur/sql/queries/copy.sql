@@ -97,6 +97,14 @@ where c.oid = %s::oid and c.relkind in ('r', 'p')
 -- they stand at its beginning, and no trigger has seen them.
 select exists (select 1 from only {name} where ctid < '(1,0)'::tid and xmin = '{made_by}'::xid)
 
+-- name: moments
+-- The periods that rows to be copied are in.
+select distinct date_trunc({period}, {moment})::text as moment
+from {source} as t
+where ({condition}
+    )
+order by 1
+
 -- name: lock_source
 -- Reads nothing, but keeps rewrites away until the end of the transaction. LOCK TABLE does not take
 -- every kind of partition.

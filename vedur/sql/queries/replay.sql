@@ -9,13 +9,17 @@
 -- as it is.
 copy (
     select ev_id, ev_txid, coalesce(ev_retry::text, ''),
-        case when {system} then json_build_array(ev_extra2, ev_extra3, ev_extra4)::text else '' end,
+        case when {system} then json_build_array(ev_extra2, ev_extra3, ev_extra4)::text{timed} else '' end,
         ev_type, ev_extra1, ev_data
     from {events}
     where {slice}
         and (ev_owner is null or ev_owner = {owner})
     order by ev_id
 ) to stdout
+
+-- name: event_times
+-- Of events of some tables, when they were written, as a clock on the wall shows it there.
+ when ev_extra1 in ({tables}) then json_build_array(to_char(ev_time, 'YYYY-MM-DD HH24:MI:SS'))::text
 
 -- name: is_system
 -- Events that are not about rows of a table.
@@ -391,6 +395,51 @@ from pg_constraint f
 join pg_class c on c.oid = f.conrelid
 join pg_namespace n on n.oid = c.relnamespace
 where f.contype = 'f' and f.confrelid = to_regclass(%s) and f.conrelid <> f.confrelid
+
+-- name: latest_in_part
+-- Where only the latest version of a row is kept, a change puts the new one in the place of any old one.
+update {stage} s
+set kind = case when s.kind = 'N' then 'D'::"char" else 'P'::"char" end
+where {chosen} and s.kind in ({which})
+
+-- name: staged_moments
+-- The periods that staged rows belong to.
+select distinct date_trunc({period}, {moment})::text as moment
+from {stage} s
+where {chosen} and s.kind in ('I', 'U', 'P')
+order by 1
+
+-- name: staged_parts
+-- The periods that the events of staged changes belong to.
+select distinct s.{part}::text as moment from {stage} s where {chosen} order by 1
+
+-- name: part_moment
+-- How to tell the time of a row.
+select vedur.partition_moment(%s, %s, %s)
+
+-- name: make_partition
+-- The partition of a moment, made if it is not there; null where it is too old.
+select vedur.make_partition(%s, %s::jsonb, %s::timestamp)
+
+-- name: make_partition_of
+-- The same for a value of the column that decides.
+select vedur.make_partition(%s, %s::jsonb, {moment})
+
+-- name: spread_rows
+-- Rows of the table itself go to those that inherit from it.
+select vedur.spread_rows(%s, %s::jsonb)
+
+-- name: clock
+-- What a clock on the wall shows here.
+select to_char(now() at time zone vedur.partition_zone(), 'YYYY-MM-DD HH24:MI:SS')
+
+-- name: row_replace
+-- One row of a table whose rows lie in others: the new version may belong to another one.
+with gone as (
+    delete from {only} {dest} where {match} returning {kept}
+)
+insert into {dest} ({columns}) overriding system value
+select {values} from gone
 
 -- name: truncate
 -- The tables and nothing else.

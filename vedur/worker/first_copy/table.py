@@ -395,12 +395,15 @@ class SnapshotLoad(Generic[PlanT]):
             self.loader.store(target, plan)
             target.execute(query("copy", "set_snapshot"), [snapshot.visible, queue, job.name])
             if not job.keeps_rows:
-                if not job.small or job.table.dropped_ddl:
+                spread = job.table.mapping.partitions
+                # partitions that are made meanwhile get their indexes from the table
+                if job.table.dropped_ddl or not (job.small or spread):
                     self._strip_indexes(target, job)
                 self.setup.enter(target, job, Step.TRUNCATE)
                 self._require_own_rows(target, job)
                 relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
-                only = "" if relation.kind == "p" else "only "
+                tree = spread is not None and spread.field is not None
+                only = "" if relation.kind == "p" or tree else "only "
                 target.execute(f"truncate {only}{job.dest.quoted}")
             reach("copy.emptied")
 

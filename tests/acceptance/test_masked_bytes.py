@@ -1,0 +1,113 @@
+"""Masked values leave no clear one behind: every byte that a node writes is searched.
+
+The leaf's server with its WAL, staging tables and log, the worker's log, Spark's event log, its
+pages, and all temporary files; real programs, real Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.test_passwords_and_tls import spark_pages
+from tests.fixtures.pg import VERSIONS
+from tests.fixtures.place import new_place
+from tests.integration.test_obfuscate import DDL, MASKED, PLANTED, RULES, expected, insert, present
+from tests.labs.handlers import KEY
+from vedur import db as vdb
+from vedur.demo.lab import Lab
+from vedur.demo.server import free_port
+
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
+
+#: What the log of a server has of its own, and WAL of its catalogs, is none of the planted.
+WORDS = tuple(word.encode() for word in PLANTED)
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    made = Lab(new_place("vedur-lab-"))
+    place = made.base / "tmp"
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def holding(base: Path, without: Path) -> list[str]:
+    """Files that hold a planted value, but for those below `without`."""
+    found = []
+    for path in base.rglob("*"):
+        if without in path.parents or not path.is_file():
+            continue
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:  # one that lived for a moment
+            continue
+        found += [f"{path}: {word.decode()}" for word in WORDS if word in data]
+    return found
+
+
+def test_no_byte_of_a_clear_value_is_written(lab: Lab) -> None:
+    binaries = VERSIONS[max(VERSIONS)]
+    # a page in WAL as it is: compressed, it would hide what is searched for
+    clear = {"wal_compression": "off", "wal_keep_size": "256MB", "log_statement": "all"}
+    root, leaf = (lab.server(side, binaries, **clear) for side in ("root", "leaf"))
+    for server, ddl in ((root, DDL), (leaf, MASKED)):
+        with vdb.connect(server.connstr(), autocommit=True) as db:
+            db.execute("create database shop")
+        with vdb.connect(server.connstr("shop"), autocommit=True) as db:
+            db.execute(ddl)
+    events, port = lab.base / "events", free_port()
+    events.mkdir()
+    rules = lab.base / "rules.json"
+    rules.write_text(json.dumps(RULES))
+    there, here = root.connstr("shop"), leaf.connstr("shop")
+    lab.worker_ini("src", there, {"node_name": "src", "public_node_location": there})
+    lab.worker_ini(
+        "dst",
+        here,
+        {
+            "node_name": "dst",
+            "public_node_location": here,
+            "initial_provider_location": there,
+            "obfuscator_map": str(rules),
+            "obfuscator_key": KEY,
+        },
+        "[spark]\nspark.master = local[2]\nspark.eventLog.enabled = true\n"
+        f"spark.eventLog.dir = file://{events}\nspark.eventLog.compress = false\n"
+        f"spark.log.level = INFO\nspark.ui.enabled = true\nspark.ui.port = {port}\n",
+    )
+    lab.ticker_ini("root", {"database_list": "shop"})
+    with vdb.connect(there, autocommit=True) as source, vdb.connect(here, autocommit=True) as db:
+        insert(source, *range(1, 400))
+        lab.londiste("src", "create-root")
+        lab.londiste("dst", "create-leaf")
+        lab.start_ticker()
+        for ini in ("src", "dst"):
+            lab.run("londiste3", "-v", "-v", "-d", str(lab.inis[ini]), "worker", timeout=300.0)
+        lab.londiste("src", "add-table", "people")
+        lab.londiste("dst", "add-table", "people", "--handler=obfuscate")
+        lab.londiste("dst", "wait-sync", timeout=600.0)
+        insert(source, *range(400, 500))
+        source.execute("update people set name = 'planted again' where id % 3 = 0")
+        source.execute("delete from people where id % 5 = 0")
+        lab.londiste("dst", "wait-root", timeout=600.0)
+        lab.londiste("dst", "compare", "people", timeout=600.0)
+        assert present(db) == expected(source)
+        pages = "\n".join(spark_pages(port))
+        db.execute("checkpoint")
+    assert "people" in pages
+    assert not [word for word in PLANTED if word in pages]
+    assert list(events.iterdir()), "Spark wrote no event log"
+    assert holding(root.data, lab.base / "nothing"), "the search finds what is on the root"
+    assert list((leaf.data / "pg_wal").iterdir())
+    assert holding(lab.base, root.base) == []
+    for ini in ("dst", "src", "pgqd"):
+        lab.stop_daemon(ini)
+    assert holding(lab.base, root.base) == []

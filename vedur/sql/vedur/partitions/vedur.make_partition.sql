@@ -1,0 +1,72 @@
+create or replace function vedur.make_partition(
+    i_parent text,
+    i_how jsonb,
+    i_moment timestamp)
+returns text
+language plpgsql
+as $$
+-- ----------------------------------------------------------------------
+-- Find the partition that a moment belongs to; make it if it is not there.
+--
+-- Parameters:
+--     i_parent    the table, not quoted
+--     i_how       what the handler says: "name", "period", "field", "keys", "function" (quoted), "template",
+--                 "before" and "after" (statements), "retention", "ignore_old"
+--     i_moment    a moment inside, as a clock on the wall shows it
+-- Returns: the partition's name, quoted; NULL where rows of that time are to be left out
+-- Writes: the partition; drops partitions that are older than the time to keep before it makes one
+-- Raises: as vedur.partition_name; what the statements of the handler raise
+-- ----------------------------------------------------------------------
+declare
+    _name text := vedur.partition_name(i_parent, i_how, i_moment);
+    _part text := londiste.quote_fqname(_name);
+    _period text := i_how ->> 'period';
+    _moment timestamp := date_trunc(_period, i_moment);
+    _before text := current_setting('timezone');
+    _words jsonb;
+    _statement text;
+begin
+    -- Names, bounds and the time to keep go by the database's own zone, whoever asks.
+    perform set_config('timezone', vedur.partition_zone(), true);
+    if (i_how ->> 'ignore_old')::boolean
+        and londiste.is_obsolete_partition(_name, (i_how ->> 'retention')::interval, _period)
+    then
+        _part := null;
+    elsif londiste.find_table_oid(_name) is null then
+        -- One creator at a time, as in londiste.create_partition.
+        perform pg_advisory_xact_lock(hashtext('vedur.make_partition'), hashtext(i_parent));
+        if londiste.find_table_oid(_name) is null then
+            if i_how ->> 'retention' is not null then
+                perform londiste.drop_obsolete_partitions(
+                    i_parent, (i_how ->> 'retention')::interval, _period);
+            end if;
+            _words := jsonb_build_object(
+                'dest', _part, 'part', _part, 'parent', londiste.quote_fqname(i_parent),
+                'pkeys', i_how ->> 'keys', 'schema_table', replace(_part, '.', '__'),
+                'part_field', i_how ->> 'field', 'part_time', _moment::text, 'period', _period);
+            _statement := vedur.partition_text(i_how ->> 'before', _words);
+            if _statement is not null then
+                execute _statement;
+            end if;
+            _statement := vedur.partition_text(i_how ->> 'template', _words);
+            if _statement is not null then
+                execute _statement;
+            else
+                execute 'select ' || (i_how ->> 'function') || '($1, $2, $3, $4, $5, $6)'
+                using i_parent, _name, i_how ->> 'keys', i_how ->> 'field', _moment::timestamptz, _period;
+            end if;
+            _statement := vedur.partition_text(i_how ->> 'after', _words);
+            if _statement is not null then
+                execute _statement;
+            end if;
+            if londiste.find_table_oid(_name) is null then
+                raise exception 'no partition "%" was made', _name
+                    using errcode = 'undefined_table',
+                        hint = 'part_template or part_func must make a table of that name.';
+            end if;
+        end if;
+    end if;
+    perform set_config('timezone', _before, true);
+    return _part;
+end;
+$$;
