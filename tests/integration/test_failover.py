@@ -186,6 +186,7 @@ def test_a_leaf_that_has_more_than_all_branches_is_named(
             assert until(lambda: any(wanted(*said) for said in life.errors), PATIENCE)
 
 
+@pytest.mark.draw(2)
 @pytest.mark.parametrize("point", STEPS)
 def test_killed_anywhere_the_same_command_goes_on(make_chain: MakeChain, point: str) -> None:
     chain = make_bank(make_chain, 2, leaf=False)

@@ -197,6 +197,7 @@ def test_under_load_several_times(make_chain: MakeChain) -> None:
     assert life.errors == []
 
 
+@pytest.mark.draw(3)
 @pytest.mark.parametrize("point", [*BEFORE, *AFTER])
 def test_killed_anywhere_the_same_command_goes_on(
     make_chain: MakeChain, kill_at: Callable[[str], None], no_cleaning: None, point: str
@@ -215,6 +216,7 @@ def test_killed_anywhere_the_same_command_goes_on(
         require_equal(chain)
 
 
+@pytest.mark.draw(2)
 @pytest.mark.parametrize("point", ["closed", "drained", "ticked", "followed"])
 def test_killed_before_the_promotion_it_can_be_undone(
     make_chain: MakeChain, kill_at: Callable[[str], None], no_cleaning: None, point: str
