@@ -18,7 +18,7 @@ import pytest
 
 from tests.fixtures.wait import until
 from tests.labs.chain import Chain, Node
-from tests.labs.moving_root import alive, move, roots, settle
+from tests.labs.moving_root import move
 from tests.labs.pair import QUEUE
 from vedur.catalog.tables import get_table_list
 from vedur.clock import SYSTEM
@@ -218,19 +218,11 @@ def test_five_nodes_from_the_beginning_to_another_shape(
         assert chain[name].position == tick, name
     assert len(chain.require_same("mytable")) > 8
     assert chain["n5"].ticks().keys() >= {tick}
-    for name in ("n2", "n3"):  # the others tell of a watermark of their own
-        chain.require_queue(chain[name], root, max(min(chain[name].ticks()), tick - 20))
+    # n4 and n5 tell of a watermark of their own, and n3 reads from n4
+    chain.require_queue(chain["n2"], root, max(min(chain["n2"].ticks()), tick - 20))
     for name in ("n2", "n3", "n4", "n5"):
         last = "select last_value from mytable_id_seq"
         assert chain[name].db.value(last) >= root.db.value("select max(id) from mytable")
-    # -- the only branch with all tables becomes root (under load: test_takeover_load.py)
-    with alive(chain) as life:
-        move(chain, "n1", "n5")
-        assert roots(chain) == ["n5"]
-        chain["n5"].db.execute("insert into mytable (data) values ('from the new root')")
-        settle(chain)
-        assert life.errors == []
-    assert any("from the new root" in row for row in chain.require_same("mytable"))
 
 
 @pytest.mark.long

@@ -15,6 +15,9 @@ from tests.torture.checks import SETTLE, Failed
 from tests.torture.rig import ROOT, Rig
 from vedur.demo.lab import QUEUE
 
+#: By tick: time, number of the last event, number of events, md5 of them but for the data of
+#: watermarks, and the watermarks that were told (None: none).
+Ticks = dict[int, tuple[Any, ...]]
 CONSUMER = "campaign"
 #: A queue must have let go of what was written so many cycles ago.
 KEPT_CYCLES = 3
@@ -48,6 +51,23 @@ _STANDS = "select last_tick from pgq.get_consumer_info(%s, %s)"
 _READ = "select tick, at, seq, events, sum, told from torture.read_on(%s, %s, %s)"
 
 
+def own_watermarks(there: Ticks, here: Ticks, *, synced: bool) -> int:
+    """Raise where a tick of the branch is not the root's; returns in how many ticks it tells
+    another watermark, which only a branch with `sync_watermark` may, and none ahead of the root's.
+    """
+    own = 0
+    for tick in sorted(there.keys() | here.keys()):
+        want, have = there.get(tick), here.get(tick)
+        if want == have:
+            continue
+        if want is None or have is None or want[:-1] != have[:-1] or not synced:
+            raise Failed(f"tick {tick} of the branch: {have}, root has {want}")
+        if any(int(a) > int(b) for a, b in zip(have[-1], want[-1], strict=True)):
+            raise Failed(f"tick {tick}: the branch tells of {have[-1]}, root has {want[-1]}")
+        own += 1
+    return own
+
+
 class Queues:
     """The queues of the root and of a branch, read side by side."""
 
@@ -63,16 +83,7 @@ class Queues:
         """All ticks up to one are the same, with the same events; how many events, and how many
         watermarks of its own the branch has told."""
         there, here = self._ticks(ROOT, upto), self._ticks(self.branch, upto)
-        own = 0
-        for tick in sorted(there.keys() | here.keys()):
-            want, have = there.get(tick), here.get(tick)
-            if want == have:
-                continue
-            if want is None or have is None or want[:-1] != have[:-1] or not self.rig.synced:
-                raise Failed(f"tick {tick} of the branch: {have}, root has {want}")
-            if any(int(a) > int(b) for a, b in zip(have[-1], want[-1], strict=True)):
-                raise Failed(f"tick {tick}: the branch tells of {have[-1]}, root has {want[-1]}")
-            own += 1
+        own = own_watermarks(there, here, synced=self.rig.synced > 0)
         if upto not in there:
             raise Failed(f"tick {upto} is not in the queue of the root")
         self.read = upto
@@ -80,7 +91,7 @@ class Queues:
         events = {"events": sum(row[2] for row in there.values())}
         return events | {"own watermarks": own} if own else events
 
-    def _ticks(self, node: str, upto: int) -> dict[int, tuple[Any, ...]]:
+    def _ticks(self, node: str, upto: int) -> Ticks:
         # a server that crashed may have forgotten that ticks were read: they were compared
         if self.rig.value(node, _STANDS, [QUEUE, CONSUMER]) < self.read:
             self.rig.query(node, _REGISTER, [QUEUE, CONSUMER, self.read])
