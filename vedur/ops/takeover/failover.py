@@ -134,7 +134,14 @@ def _rest(view: SetView, old: str, new: str, dead: tuple[str, ...]) -> Failover:
     orphans = [
         m.name for m in view.members.values() if m.answers and m.name != new and m.provider in gone
     ]
-    return Failover(old, new, None, tick, tuple(sorted(orphans)), ())
+    # one that was pointed here and has no place: it is ahead, until rejoin gives it one
+    known = view.members[new].subscribers
+    ahead = [
+        m.name
+        for m in view.members.values()
+        if m.answers and m.type == "leaf" and m.provider == new and m.name not in known
+    ]
+    return Failover(old, new, None, tick, tuple(sorted(orphans)), tuple(sorted(ahead)))
 
 
 def _require_fit(session: Session, view: SetView, new: str, options: TakeoverOptions) -> None:

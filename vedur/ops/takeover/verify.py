@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+#: Seconds that the worker of the old root may take to a tick of now. It was a root's worker, which
+#: needs no Spark, and starts a session first.
+_MAX_WAIT = 300.0
+
 
 class Verdict(IntEnum):
     """What is known of the old root after a takeover; the exit code of the command."""
@@ -49,7 +53,7 @@ def compare_old_root(
     log.info("Comparing '%s' with the new root", old)
     try:
         with Session(_settings_of(session.settings, view, old), session.clock) as there:
-            result = compare(there, CompareOptions(), spark)
+            result = compare(there, CompareOptions(max_wait=_MAX_WAIT), spark)
     except VedurError as error:
         log.error("The takeover is done; '%s' could not be compared: %s", old, error.message)
         return Verdict.NOT_PROVEN
