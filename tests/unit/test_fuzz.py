@@ -63,6 +63,7 @@ INI_LINE = st.one_of(
 @example(["db = %(db)s", "queue_name = %(job_name)s %(nobody)s %"])
 @example(["PARALLEL_COPIES=0", " 0", "db=0"])
 @example(["config_format = 2", " 3"])
+@example(["db = 0", "on_error =", "queue_name = 0"])
 @example(["queue_name = %(a", " b)s"])
 def test_ini_files(tmp_path: Path, lines: list[str]) -> None:
     path = tmp_path / "x.ini"

@@ -179,11 +179,13 @@ class Section:
 
 
 def _empty(parameter: Parameter, text: str) -> Any:
-    return (
-        parameter.kind.parse(text)
-        if isinstance(parameter.default, (str, tuple))
-        else (parameter.default)
-    )
+    """Return what an empty value means: an empty text or list, or else the default."""
+    if not isinstance(parameter.default, (str, tuple)):
+        return parameter.default
+    try:
+        return parameter.kind.parse(text)
+    except ValueError:  # a choice among words
+        return parameter.default
 
 
 def read_values(
