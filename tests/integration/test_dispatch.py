@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +23,10 @@ from vedur.catalog.tables import get_table_list
 from vedur.db import Database
 from vedur.errors import StateError, VedurError
 from vedur.handlers.registry import handler_attr
+from vedur.ops.add_table import AddTable, add_table
+from vedur.ops.change_handler import ChangeHandler, change_handler
 from vedur.ops.compare_tables import handler_refusal
+from vedur.ops.session import Session
 from vedur.pipeline.copy import load
 from vedur.pipeline.replay.staging_tables import load_specs
 
@@ -277,6 +281,22 @@ def test_tables_that_cannot_be_spread(quick_leaf: Callable[..., Leaf]) -> None:
     leaf.root.execute("insert into t0 values (1, '2026-03-01', 'a')")
     with pytest.raises(StateError, match="cannot be spread over partitions"):
         leaf.catch_up()
+    with Session(leaf.settings) as session:
+        leaf.leaf.execute("select londiste.local_remove_table(%s, 'public.t2')", [QUEUE])
+        wanted = AddTable(tables=["t2"], handler="daily_field", handler_args=["part_field=v"])
+        with pytest.raises(StateError, match="chosen by a date or a timestamp"):
+            add_table(session, wanted)
+        add_table(session, replace(wanted, handler_args=["part_field=at"], expect_sync=True))
+        for other in ("londiste", "daily_event"):
+            with pytest.raises(StateError, match="are in partitions, where the new handler"):
+                change_handler(session, ChangeHandler(table="t2", handler=other))
+        longer = ["part_field=at", "retention_period=1 year"]
+        change_handler(
+            session, ChangeHandler(table="t2", handler="daily_field", handler_args=longer)
+        )
+    table = get_table_list(leaf.leaf, QUEUE).by_name["public.t2"]
+    assert table.ready and table.mapping.partitions is not None
+    assert table.mapping.partitions.retention == "1 year"
 
 
 def test_rows_without_a_place_stop_the_batch_by_name(quick_leaf: Callable[..., Leaf]) -> None:
