@@ -12,13 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.examples import examples
-from tests.fixtures.wants import wanting
 from tests.labs.first_copy import Lab, quick_lab
 from tests.labs.handlers import set_handler
 from tests.labs.in_process import quick_leaf, without_spark
 from tests.labs.leaf import Leaf
 from tests.labs.pair import QUEUE
-from tests.labs.upstream_dispatch import is_there, run_upstream
 from vedur.catalog.tables import get_table_list
 from vedur.db import Database
 from vedur.errors import StateError, VedurError
@@ -463,47 +461,5 @@ def test_histories_by_a_column(quick_leaf: Callable[..., Leaf], applied: str) ->
                     day = row[1][:10].replace("-", "_")
                     expected.setdefault(f"{name}_{day}", []).append(as_row(row))
                 assert spread(leaf.leaf, name) == expected
-
-    check()
-
-
-@pytest.mark.hypothesis
-@pytest.mark.skipif(not is_there(), reason=wanting("upstream's londiste"))
-def test_histories_by_time_as_upstream_applies_them(
-    quick_leaf: Callable[..., Leaf], applied: str
-) -> None:
-    leaf = quick_leaf()
-    handlers = {"e": "hourly_event", "b": "hourly_batch"}
-    leaf.leaf.execute("create schema up")
-    for name, handler in handlers.items():
-        begin(leaf, handler, name=name)
-        leaf.leaf.execute(f"create table up.{name} (like {name} including all)")
-    start(leaf, applied, *handlers)
-
-    @settings(max_examples=examples(3), suppress_health_check=list(HealthCheck))
-    @given(_BATCHES)
-    def check(batches: list[list[tuple[Any, ...]]]) -> None:
-        empty(leaf, *handlers)
-        source, told, clock = Source(), [], 0
-        for batch in batches:
-            events = []
-            for step in batch:
-                clock += 25
-                moment = f"2026-03-01 {clock // 60:02}:{clock % 60:02}:00"
-                text, written = source.apply(step)
-                if text:
-                    written_at(leaf, moment, *(text.format(name) for name in handlers))
-                for op, row in written:
-                    values = dict(zip(("id", "at", "v"), map(str, row), strict=True))
-                    events.append({"type": f"{op}:id", "row": values, "time": moment})
-            end = f"2026-03-01 {clock // 60:02}:{clock % 60:02}:59"
-            told.append({"end": end, "events": events})
-            catch_up_at(leaf, end)
-        for name, handler in handlers.items():
-            run_upstream(leaf.leaf.connstr, f"up.{name}", handler, {}, told)
-            theirs = spread(leaf.leaf, f"up.{name}")
-            assert spread(leaf.leaf, name) == {
-                part.removeprefix("up."): rows for part, rows in theirs.items()
-            }
 
     check()
