@@ -40,6 +40,7 @@ PARTS = (
     Part("copy", "", "--rows 20000 --rounds 1"),
     Part("latency", "--rounds 3", "--seconds 5 --rounds 1"),
     Part("cascade", "", "--events 20000 --rounds 1 --warm 0 --seconds 5"),
+    Part("takeover", "", "--times 2 --seconds 2"),
     Part("compare", "--rounds 3 --plant --soak 300", "--rows 20000 --rounds 1"),
     Part(
         "scale",

@@ -46,14 +46,12 @@ class Cascade:
                 admin.execute(f'create database "{name}" template "{ROOT}"')
         for name in (ROOT, *PROVIDERS):
             lab.worker_ini(name, self.connstr(name))
-        files = {f"{x}file": f"{lab.base}/{x}/pgqd_branch.{x}" for x in ("log", "pid")}
-        path = lab.ticker_ini("leaf", files)
-        lab.inis["pgqd_branch"] = path.rename(path.with_stem("pgqd_branch"))
         lab.ticker_ini("root")
+        lab.ticker_ini("leaf", name="pgqd_branch")
         lab.londiste(ROOT, "create-root", ROOT, self.connstr(ROOT))
         lab.londiste(ROOT, "add-table", *TABLES, timeout=600)
         lab.start_ticker()
-        lab.run("pgqd", "-d", str(lab.inis["pgqd_branch"]))
+        lab.start_ticker("pgqd_branch")
         lab.start_worker(ROOT)
         for name, above in PROVIDERS.items():
             kind = "branch" if name == BRANCH else "leaf"
@@ -227,6 +225,9 @@ def main() -> None:
     report["rate_to_leaf"] = median(ratios)
     print(text_table("catching up", report["catch_up"], of=LEAF, events=args.events))
     print(f"\na branch's rate to a leaf's: {report['rate_to_leaf']:.2f}")
+    for name in report["latency"][0]:
+        p50, p99 = (median([r[name][key] for r in report["latency"]]) for key in ("p50", "p99"))
+        print(f"visible after, {name}: p50 {p50:.3f} s, p99 {p99:.3f} s")
     for name, values in report["provider_us_per_event"].items():
         print(f"CPU of the provider's server for {name}: {median(values):.2f} µs an event")
     print(f"written: {save('cascade', report)}")

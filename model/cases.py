@@ -63,6 +63,7 @@ MISTAKES = (
     Mistake("NO_RECHECK", "dead", "a batch does not look again at provider and role"),
     Mistake("ROTATE_BLIND", "live", "rotation does not look at consumers"),
     Mistake("ROTATE_LOCAL", "dead", "rotation of a branch ignores the global watermark"),
+    Mistake("WATERMARK_AHEAD", "live", "the new root keeps for the old one from the last tick on"),
     Mistake("NO_FOLLOW", "live", "the new root is promoted before it has the last tick"),
     Mistake("NO_BAR", "live", "--abort does not bar the epoch before it opens the old root"),
     Mistake("NO_PLAN", "two", "steps do not compare the epoch that they were prepared for"),

@@ -13,7 +13,7 @@
  *                 with -DLATE one of the writers has an old snapshot
  *     -DRIVALS    two failovers to different nodes at the same time
  *
- * and a planted mistake with one of the flags that model/mistakes.py lists.
+ * and a planted mistake with one of the flags that model/cases.py lists.
  */
 
 #define A 0                     /* the root at the beginning */
@@ -336,7 +336,7 @@ proctype worker(byte n) {
 #endif
 
 proctype takeover(byte o; byte n) {
-    byte v, new, p, last;
+    byte new, p, last;
 again:
     atomic {                                            /* 4 close, and prepare an epoch */
         if
@@ -391,8 +391,12 @@ again:
 #else
         :: typ[n] == BRANCH && !(bar[n] & BIT(p)) && pos[n] == last ->
 #endif
+#ifdef WATERMARK_AHEAD
+            SUB(n, o) = last + 1;
+#else
 #ifndef SUBSCRIBE_LATE
-            v = LOWEST(o); SUB(n, o) = v + 1; v = 0;
+            SUB(n, o) = gw[n] + 1;                      /* .OLD.watermark: nobody below OLD is behind it */
+#endif
 #endif
             mint(ep[n], pos[n], new);
             ep[n] = new; typ[n] = ROOT; open[n] = 1; prov[n] = n; new = 0; check(n); rotate(n)
@@ -512,7 +516,7 @@ proctype killer() {
 #endif
 
 proctype failover(byte n; byte c; byte me) {
-    byte v, new;
+    byte new;
 again:
 #ifdef NO_LOCK
     atomic { lk[n] == 0 -> lk[n] = me };
@@ -538,7 +542,7 @@ again:
 #ifndef NO_CATCH_UP
     if                                                  /* 3 the survivor with most events comes first */
     :: atomic { top[c] > pos[n] && ON(ep[n], pos[n], ep[c]) ->
-           assert(low[c] <= pos[n]); v = LOWEST(n); SUB(c, n) = v + 1; v = 0 };
+           assert(low[c] <= pos[n]); SUB(c, n) = MIN(gw[c], pos[n]) + 1 };
        atomic { if :: prov[n] = c OR_KILLED fi };
        atomic { if :: pos[n] >= top[c] OR_KILLED fi }
     :: atomic { top[c] <= pos[n] }
@@ -553,8 +557,8 @@ again:
             SUB(n, A) = fk[new] + 1;
 #endif
 #ifndef SUBSCRIBE_LATE
-            v = LOWEST(c); SUB(n, c) = MIN(v, pos[c]) + 1; v = 0;
-            if :: pos[D] <= pos[n] -> SUB(n, D) = pos[D] + 1 :: else fi;
+            SUB(n, c) = MIN(gw[n], pos[c]) + 1;
+            if :: pos[D] <= pos[n] -> SUB(n, D) = MIN(gw[n], pos[D]) + 1 :: else fi;
 #endif
             new = 0; check(n); rotate(n)
         :: !MINE(n) -> let_go(); goto again

@@ -7,9 +7,10 @@ from collections import Counter
 import pytest
 
 pytest_plugins = [
-    "tests.fixtures.place",  # others import these two
+    "tests.fixtures.place",  # others import these three
     "tests.fixtures.wants",
     "tests.fixtures.examples",
+    "tests.fixtures.draw",
     "tests.fixtures.initdb",
     "tests.fixtures.logs",
     "tests.fixtures.pg",

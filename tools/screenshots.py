@@ -1,9 +1,9 @@
 """Pictures of the status page and outputs for the manual, of a real set under load.
 
-`python -m tools.screenshots [docs]` runs the demo's set (two servers, ticker, three workers on
-Spark), holds one leaf back for a while so that there is lag to see, lets chromium take the
-pictures, plants a fault and puts what `doctor` says, and a line of a log, into `how-to/operate.md`.
-About four minutes.
+`python -m tools.screenshots [docs]` runs the demo's cascade (two servers with tickers, workers of
+root, branch and leaf on Spark), holds the leaf back for a while so that there is lag to see, lets
+chromium take the pictures, plants a fault and puts what `doctor` says, and a line of a log, into
+`how-to/operate.md`. About four minutes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(docs: Path) -> None:
     directory = docs / "images"
     directory.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers and workers must not stay
-    story = Story(Console(stderr=True), fast=True)
+    story = Story(Console(stderr=True), fast=True, cascade=True)
     story.lab.close()
     story.lab = lab = PageLab()
     story.seconds = 20

@@ -74,7 +74,7 @@ POINTS: dict[str, tuple[str, ...]] = {
     "root": ("watermark", "sequences"),
     # worker/roles/reign.py: a root that was replaced, or made by another program
     "reign": ("deposed", "adopted"),
-    # ops/takeover: run.py, options.py, failover.py
+    # ops/takeover: run.py, options.py, verify.py, failover.py
     "takeover": (
         "checked",
         "moved",
@@ -87,6 +87,7 @@ POINTS: dict[str, tuple[str, ...]] = {
         "promoted",
         "turned",
         "finished",
+        "compared",
         "barred",
         "reopened",
         "branch_moved",

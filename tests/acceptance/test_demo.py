@@ -82,15 +82,18 @@ def running(place: Path) -> list[int]:
     return found
 
 
+@pytest.mark.draw(5, "programs")
 @pytest.mark.parametrize(
-    ("moment", "runs"),
+    ("args", "moment", "runs"),
     [
-        pytest.param("1. start two", b"initdb", id="servers start"),
-        pytest.param("$ londiste3 -d dst1_digoal_01.ini worker", b"java", id="Spark starts"),
+        pytest.param([], "1. start two", b"initdb", id="servers start"),
+        pytest.param(
+            ["--cascade"], "$ londiste3 -d dst1_digoal_01.ini worker", b"java", id="Spark starts"
+        ),
     ],
 )
-def test_interrupt_leaves_nothing(place: Path, moment: str, runs: bytes) -> None:
-    demo = Terminal(place)
+def test_interrupt_leaves_nothing(place: Path, args: list[str], moment: str, runs: bytes) -> None:
+    demo = Terminal(place, *args)
     try:
         demo.read_until(moment)
         deadline = time.monotonic() + _PATIENCE
@@ -119,6 +122,7 @@ def _command(pid: int) -> bytes:
         return b""
 
 
+@pytest.mark.draw(5, "programs")
 def test_failure_says_where_and_leaves_the_logs(place: Path) -> None:
     java = place / "jdk" / "bin" / "java"
     java.parent.mkdir(parents=True)
@@ -154,9 +158,16 @@ def test_stop_refuses_what_is_no_demo(place: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_kept_proved_and_stopped(place: Path) -> None:
+@pytest.mark.parametrize(
+    ("args", "second"),
+    [
+        pytest.param([], ("leaf", "src_digoal_01"), id="two leaves"),
+        pytest.param(["--cascade"], ("branch", "dst1_digoal_01"), id="cascade"),
+    ],
+)
+def test_kept_proved_and_stopped(place: Path, args: list[str], second: tuple[str, str]) -> None:
     done = subprocess.run(
-        [program("vedur"), "demo", "--fast", "--keep"],
+        [program("vedur"), "demo", "--fast", "--keep", *args],
         env={**os.environ, "TMPDIR": str(place)},
         capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
@@ -172,9 +183,12 @@ def test_kept_proved_and_stopped(place: Path) -> None:
         assert done.stdout.count(*pages) == 2  # at the start and at the end
         with urllib.request.urlopen(pages.pop() + "index.json", timeout=60) as answer:
             shown = json.load(answer)
-        assert {node["name"] for node in shown["nodes"]} == {
-            "src_digoal_01", "dst1_digoal_01", "dst2_digoal_02",
-        }  # fmt: skip
+        kind, above = second
+        assert {n["name"]: (n["type"], n["provider"]) for n in shown["nodes"]} == {
+            "src_digoal_01": ("root", ""),
+            "dst1_digoal_01": (kind, "src_digoal_01"),
+            "dst2_digoal_02": ("leaf", above),
+        }
         _try_what_is_told(base)
     finally:
         assert len(marked(base)) > 3

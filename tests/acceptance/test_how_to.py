@@ -28,6 +28,7 @@ PAGES = ROOT / "docs" / "how-to"
     [
         ("first-pair", 15),
         ("upgrade", 25),
+        ("failover", 35),
         ("subset", 15),
         ("repair", 15),
         ("change-tables", 25),
@@ -87,6 +88,11 @@ def test_readme(servers: Servers, tmp_path: Path) -> None:
         _kill(tmp_path)
 
 
+#: What the page tells the reader to imagine, and a block of it.
+PART = re.compile(f"<!-- test: the first server is (killed|started) -->|{harness.BLOCK.pattern}",
+                  harness.BLOCK.flags)  # fmt: skip
+
+
 def follow(page: Path, versions: tuple[int, int], servers: Servers, tmp_path: Path) -> int:
     """Do what the page says; the number of its commands."""
     first = servers.private(versions[0])
@@ -99,8 +105,10 @@ def follow(page: Path, versions: tuple[int, int], servers: Servers, tmp_path: Pa
     tools = [Path(sys.executable).parent, second.binaries.bindir, os.environ["PATH"]]
     ran = 0
     try:
-        for kind, file, text in harness.BLOCK.findall(page.read_text("utf-8")):
-            if file:
+        for deed, kind, file, text in PART.findall(page.read_text("utf-8")):
+            if deed:
+                first.kill() if deed == "killed" else first.start()
+            elif file:
                 (tmp_path / file).write_text(here(text))
             elif kind == "console":
                 for command, want in harness._commands(text):

@@ -267,6 +267,7 @@ def tmp(closed: Closed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(place))
 
 
+@pytest.mark.draw(5, "programs")
 @pytest.mark.usefixtures("tmp")
 def test_nothing_shows_a_password(closed: Closed) -> None:
     life = Life(closed, 500)

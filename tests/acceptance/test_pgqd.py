@@ -212,6 +212,7 @@ def test_reload_changes_the_databases(
     assert until(lambda: not ticker.pidfile.exists())
 
 
+@pytest.mark.draw(5)
 @pytest.mark.parametrize("background", [True, False])
 @pytest.mark.parametrize(
     ("keys", "code", "message"),

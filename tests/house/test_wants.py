@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from tests.fixtures import examples
+from tests.fixtures.draw import draw
 from tests.fixtures.pg import turn
 from tests.fixtures.schedule import put_first, uses_session
 from tests.fixtures.wants import ORACLES, SOURCES, summary, wanting
@@ -165,6 +166,47 @@ def test_what_make_test_leaves_out_for_its_version_is_left_to_make_test_long(
         assert not (item.get_closest_marker("every_version") and item.get_closest_marker("long"))
     recipes = (ROOT / "Makefile").read_text()
     assert '-m "not long"' in recipes and '-m "long or hypothesis"' in recipes
+
+
+def test_every_case_is_drawn_by_some_seed_and_a_seed_draws_the_same() -> None:
+    names = [f"test_x[{n}]" for n in range(12)]
+    drawn = [draw(names, 3, f"{seed} test_x") for seed in range(100)]
+    assert drawn == [draw(names[::-1], 3, f"{seed} test_x") for seed in range(100)]
+    assert {len(some) for some in drawn} == {3}
+    assert set().union(*drawn) == set(names)
+    assert draw(names, 20, "1") == set(names)
+
+
+def test_a_run_has_as_many_cases_as_are_drawn_and_the_long_one_all(tmp_path: Path) -> None:
+    (tmp_path / "test_cases.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.draw(3)\n"
+        "@pytest.mark.parametrize('n', range(9))\n"
+        "def test_one(n): pass\n"
+        "@pytest.mark.draw(1, 'word')\n"
+        "def test_this(): pass\n"
+        "@pytest.mark.draw(1, 'word')\n"
+        "def test_that(): pass\n"
+    )
+
+    def run(which: str, profile: str, seed: int) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-m", which, "-p", "tests.fixtures.draw",
+             "--collect-only", f"--randomly-seed={seed}", "-c", "/dev/null",
+             "--rootdir", str(tmp_path), str(tmp_path)],
+            capture_output=True, text=True, check=False, cwd=ROOT,
+            env={**os.environ, "VEDUR_EXAMPLES": profile},
+        )  # fmt: skip
+        return done.stdout
+
+    first = run("not long", "quick", 1)
+    assert (first.count("test_one["), first.count("test_th")) == (3, 1)
+    again = run("not long", "quick", 1)
+    assert {x for x in first.split() if "::" in x} == {x for x in again.split() if "::" in x}
+    rest = run("long", "quick", 1)
+    assert (rest.count("test_one["), rest.count("test_th")) == (6, 1)
+    whole = run("long or hypothesis", "thorough", 2)
+    assert (whole.count("test_one["), whole.count("test_th")) == (9, 2)
 
 
 def test_the_schedule_knows_the_files_that_use_the_session(request: pytest.FixtureRequest) -> None:

@@ -72,7 +72,7 @@ def another(db: Database) -> Database:
 # -- what is passed on ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["bare", "upstream"])
+@pytest.mark.parametrize("kind", ["ours", "upstream"])
 def test_a_branch_passes_everything_on(make_chain: MakeChain, kind: str) -> None:
     """With our schemas, and over those of upstream."""
     chain = make_chain(3, kind=kind)
@@ -289,6 +289,7 @@ POINTS = [
 ]
 
 
+@pytest.mark.draw(3)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_crash_loses_nothing_and_doubles_nothing(
     make_chain: MakeChain, monkeypatch: pytest.MonkeyPatch, point: str

@@ -313,6 +313,16 @@ def test_a_branch_with_sync_watermark(make_chain: MakeChain) -> None:
         " order by ev_id desc limit 1"
     )
     assert said[0][0] <= stands
+    # nothing else of the queue differs from the root's, and no watermark is ahead of the root's
+    text = "select ev_id, ev_data, ev_type, ev_time, ev_extra1, ev_extra2 from pgq.event_1"
+    there, here = ({row[0]: row[1:] for row in n.db.query(text)} for n in (root, mid))
+    first, last = min(here), max(here)
+    assert here.keys() == {number for number in there if first <= number <= last}
+    told = [(here[number], there[number]) for number in here if here[number] != there[number]]
+    assert told
+    for have, want in told:
+        assert have[1:] == want[1:] and have[1] == "pgq.global-watermark"
+        assert int(have[0]) < int(want[0])
     for _ in range(6):
         chain.catch_up()
         for node in (low, mid, far, root):

@@ -70,6 +70,7 @@ def test_tasks_that_run_twice(make_chain: MakeChain, monkeypatch: pytest.MonkeyP
     assert chain.require_queues() > 70
 
 
+@pytest.mark.draw(2)
 @pytest.mark.parametrize("point", ["batch.staged", "branch.published", "batch.committed"])
 def test_errors_that_the_worker_survives(
     make_chain: MakeChain, monkeypatch: pytest.MonkeyPatch, point: str
@@ -96,6 +97,7 @@ def test_errors_that_the_worker_survives(
     assert chain.require_queues() > 70
 
 
+@pytest.mark.draw(2)
 @pytest.mark.parametrize("point", ["batch.taken", "batch.staged", "ahead.begun", "batch.committed"])
 def test_a_second_worker_of_the_branch(
     make_chain: MakeChain, monkeypatch: pytest.MonkeyPatch, point: str

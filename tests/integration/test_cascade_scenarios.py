@@ -18,6 +18,7 @@ import pytest
 
 from tests.fixtures.wait import until
 from tests.labs.chain import Chain, Node
+from tests.labs.moving_root import alive, move, roots, settle
 from tests.labs.pair import QUEUE
 from vedur.catalog.tables import get_table_list
 from vedur.clock import SYSTEM
@@ -205,7 +206,16 @@ def test_five_nodes_from_the_beginning_to_another_shape(
         }  # fmt: skip
         for node in chain.followers:
             do(node, wait_root)
-    tick = chain.catch_up()
+        # -- a branch takes the place of the one above it
+        move(chain, "n3", "n4")
+        assert [provider(chain[n]) for n in ("n3", "n4")] == ["n4", "n1"]
+        for node in chain.followers:
+            do(node, wait_root)
+    tick = chain.tick()
+    for name in ("n2", "n4", "n3", "n5"):  # from the root down, as they are now
+        while chain[name].worker.work():
+            pass
+        assert chain[name].position == tick, name
     assert len(chain.require_same("mytable")) > 8
     assert chain["n5"].ticks().keys() >= {tick}
     for name in ("n2", "n3"):  # the others tell of a watermark of their own
@@ -213,6 +223,14 @@ def test_five_nodes_from_the_beginning_to_another_shape(
     for name in ("n2", "n3", "n4", "n5"):
         last = "select last_value from mytable_id_seq"
         assert chain[name].db.value(last) >= root.db.value("select max(id) from mytable")
+    # -- the only branch with all tables becomes root (under load: test_takeover_load.py)
+    with alive(chain) as life:
+        move(chain, "n1", "n5")
+        assert roots(chain) == ["n5"]
+        chain["n5"].db.execute("insert into mytable (data) values ('from the new root')")
+        settle(chain)
+        assert life.errors == []
+    assert any("from the new root" in row for row in chain.require_same("mytable"))
 
 
 @pytest.mark.long

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 @pytest.fixture
 def fork(make_chain: Any, make_db_on: Any, newest: Any, spark: Any) -> Fork:
     """As for copies; the leaf has the table and its rows."""
-    made = Fork(make_chain(2, spark=spark, leaf=False), lambda: make_db_on(newest, "bare"))
+    made = Fork(make_chain(2, spark=spark, leaf=False), lambda: make_db_on(newest))
     low = made.chain["low"].db
     call(low, "londiste.local_add_table", QUEUE, "public.t", ["expect_sync"])
     copy_rows(made.chain.root, low)
@@ -62,6 +62,7 @@ def working(chain: Chain, fork: Fork, slow: str = "") -> Iterator[None]:
     assert failed == []
 
 
+@pytest.mark.draw(2)
 @pytest.mark.parametrize(("node", "slow"), [(None, ""), ("n1", ""), ("n2", ""), ("n2", "n2")])
 def test_compare_and_repair(fork: Fork, spark: Any, node: str | None, slow: str) -> None:
     chain, low = fork.chain, fork.chain["low"]
@@ -93,7 +94,7 @@ def test_a_part_is_not_compared_with(fork: Fork, spark: Any) -> None:
 
 def test_what_cannot_be_compared_with(fork: Fork, spark: Any, make_db_on: Any, newest: Any) -> None:
     chain = fork.chain
-    chain.add("leaf", NodeType.LEAF, make_db_on(newest, "bare"), provider="n2")
+    chain.add("leaf", NodeType.LEAF, make_db_on(newest), provider="n2")
     chain.catch_up()
     with chain["low"].session() as session:
         with pytest.raises(StateError, match="Unknown node: nobody"):

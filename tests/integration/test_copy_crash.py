@@ -65,6 +65,7 @@ class Dies:
             raise ConnectError("the process died here")
 
 
+@pytest.mark.draw(3)
 @pytest.mark.parametrize("step", list(Step), ids=lambda s: s.name.lower())
 def test_a_copy_that_died_is_taken_up_again(lab: Lab, step: Step) -> None:
     before = lab.structure("parent", "t")
@@ -181,6 +182,7 @@ select * from londiste.local_add_table(
 """
 
 
+@pytest.mark.draw(2)
 @pytest.mark.parametrize("step", [Step.STRIP, Step.LOAD, Step.REBUILD, Step.HAND_OVER])
 def test_resync_during_a_copy_begins_another(lab: Lab, step: Step) -> None:
     before = lab.structure("parent", "t")
@@ -200,6 +202,7 @@ def test_resync_during_a_copy_begins_another(lab: Lab, step: Step) -> None:
     assert "FOREIGN_KEYS" not in following
 
 
+@pytest.mark.draw(1)
 @pytest.mark.parametrize("step", [Step.STRIP, Step.REBUILD, Step.HAND_OVER])
 def test_a_copy_does_not_finish_over_a_newer_registration(lab: Lab, step: Step) -> None:
     lab.leaf.execute("create schema other; create table other.t2 (like t including all)")

@@ -91,7 +91,7 @@ class Fork:
 
 @pytest.fixture
 def fork(make_chain: Any, servers: Any, make_db_on: Any, newest: Any, spark: Any) -> Iterator[Fork]:
-    yield Fork(make_chain(2, spark=spark, leaf=False), lambda: make_db_on(newest, "bare"))
+    yield Fork(make_chain(2, spark=spark, leaf=False), lambda: make_db_on(newest))
     failpoint.set_hook(None)
 
 
@@ -194,7 +194,7 @@ def test_a_part_that_became_one_meanwhile_is_not_copied(fork: Fork, caplog: Any)
 
 def test_what_cannot_be_a_node_to_copy_from(fork: Fork, make_db_on: Any, newest: Any) -> None:
     chain = fork.chain
-    chain.add("leaf", NodeType.LEAF, make_db_on(newest, "bare"), provider="n2")
+    chain.add("leaf", NodeType.LEAF, make_db_on(newest), provider="n2")
     chain.catch_up()
     for name, said in (
         ("nobody", "Unknown node: nobody"),
@@ -226,6 +226,7 @@ def test_what_cannot_be_a_node_to_copy_from(fork: Fork, make_db_on: Any, newest:
 POINTS = ["register", "snapshot", "emptied", "loaded", "rebuilt", "merged", "replayed", "ok"]
 
 
+@pytest.mark.draw(2)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_worker_that_dies_goes_on_where_the_copy_stands(fork: Fork, point: str) -> None:
     fork.add(copy_node="n2")

@@ -118,6 +118,7 @@ def make(lab: Lab, makers: dict[str, str]) -> None:
     lab.add(*(f"public.{name}" for name in makers))
 
 
+@pytest.mark.draw(1)
 @pytest.mark.parametrize("when", ["load", "slices", "wait"])
 def test_no_rewrite_loses_rows(
     lab: Lab, when: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

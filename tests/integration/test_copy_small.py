@@ -107,6 +107,7 @@ def test_each_step_may_fail_for_a_table_among_others(lab: Lab) -> None:
     check(lab, *(f"s{i}" for i in range(COUNT)))
 
 
+@pytest.mark.draw(1)
 @pytest.mark.parametrize("place", ["copy.emptied", "copy.loaded", "copy.rebuilt"])
 def test_a_worker_that_dies_among_small_tables(lab: Lab, place: str) -> None:
     """Some are done, some half: the next worker finds each in its own state."""

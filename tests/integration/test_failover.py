@@ -39,8 +39,34 @@ pytestmark = [pytest.mark.usefixtures("without_spark"), pytest.mark.timeout(600)
 ADD = "select * from londiste.local_add_table(%s, %s, array['expect_sync'])"
 
 
+STEPS = ("tagged", "caught_up_from", "failed_over", "orphan_led")
+REIGN = ("deposed", "adopted")
+#: Steps at which somebody is killed here; see tests/torture/test_short.py.
+KILLED = frozenset(
+    (*(f"takeover.{point}" for point in (*STEPS, "pointed", "orphan_moved")),
+     *(f"reign.{point}" for point in REIGN))
+)  # fmt: skip
+
+
 class Killed(BaseException):
     """The command ends here."""
+
+
+@contextmanager
+def killed_at(point: str) -> Iterator[None]:
+    """Whoever reaches it first ends there, and must."""
+
+    def hook(name: str) -> None:
+        if name == point:
+            set_hook(None)
+            raise Killed(name)
+
+    set_hook(hook)
+    try:
+        with pytest.raises(Killed):
+            yield
+    finally:
+        set_hook(None)
 
 
 @contextmanager
@@ -151,6 +177,8 @@ def test_a_leaf_that_has_more_than_all_branches_is_named(
     with gone(chain, "n1"):
         chain.nodes.pop(0)
         with alive(chain) as life:
+            with killed_at("takeover.pointed"):
+                move(chain, "n1", "n2", dead_root=True)
             move(chain, "n1", "n2", dead_root=True)
             assert "'n3' does not read from 'n2' yet: it has applied more" in caplog.text
             assert provider(chain, "n3") == "n2"
@@ -158,7 +186,8 @@ def test_a_leaf_that_has_more_than_all_branches_is_named(
             assert until(lambda: any(wanted(*said) for said in life.errors), PATIENCE)
 
 
-@pytest.mark.parametrize("point", ["tagged", "caught_up_from", "failed_over", "orphan_led"])
+@pytest.mark.draw(2)
+@pytest.mark.parametrize("point", STEPS)
 def test_killed_anywhere_the_same_command_goes_on(make_chain: MakeChain, point: str) -> None:
     chain = make_bank(make_chain, 2, leaf=False)
     add_node(chain, "n3", NodeType.BRANCH, "n1")
@@ -212,6 +241,8 @@ def test_a_branch_is_gone(make_chain: MakeChain) -> None:
         settle(chain)
         life.stop("n2")
         with gone(chain, "n2"):
+            with killed_at("takeover.orphan_moved"):
+                move(chain, "n2", "n3", dead_branch=True, everybody=True)
             move(chain, "n2", "n3", dead_branch=True, everybody=True)
             assert (provider(chain, "n3"), provider(chain, "n4")) == ("n1", "n3")
             chain["n1"].db.execute("update acct set n = n + (-1) ^ id")
@@ -252,7 +283,7 @@ def test_a_deposed_root_that_comes_back_is_closed_and_says_so(make_chain: MakeCh
     assert roots(chain) == ["n2"]
 
 
-@pytest.mark.parametrize("point", ["deposed", "adopted"])
+@pytest.mark.parametrize("point", REIGN)
 def test_a_root_that_is_killed_when_it_learns_it_learns_it_again(
     make_chain: MakeChain, point: str
 ) -> None:

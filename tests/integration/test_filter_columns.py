@@ -31,6 +31,7 @@ def rows(leaf: Leaf) -> list[tuple[object, ...]]:
     return [tuple(r) for r in leaf.leaf.query("select * from t order by 1")]
 
 
+@pytest.mark.draw(2)
 @pytest.mark.parametrize("flags", [None, "AIUDJ", "AIUDQ"], ids=["urlenc", "json", "sql"])
 @pytest.mark.parametrize("row_by_row", [False, True])
 def test_other_columns_never_come(make_leaf: MakeLeaf, row_by_row: bool, flags: str | None) -> None:

@@ -62,6 +62,7 @@ def require_branches(chain: Mixed) -> None:
             assert chain.require_queue(node, above, first_tick=made_by_us) > 100
 
 
+@pytest.mark.draw(1)
 @pytest.mark.parametrize(
     "makers",
     ["oou", "uuo", *(pytest.param(m, marks=pytest.mark.long) for m in ("ouou", "uouo", "umu"))],

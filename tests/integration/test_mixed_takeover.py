@@ -14,6 +14,7 @@ from vedur.node.epoch import last_reign, read_reigns
 from vedur.node.info import get_node_info
 from vedur.ops.takeover.options import TakeoverOptions
 from vedur.ops.takeover.run import takeover
+from vedur.ops.takeover.verify import Verdict
 
 pytestmark = [pytest.mark.timeout(600)]
 
@@ -36,7 +37,9 @@ def write_and_compare(chain: Mixed, root: str, number: int) -> None:
         assert until(same, PATIENCE), node.name
 
 
-def test_upstream_takes_over_from_ours_and_back(make_mixed: MakeMixed) -> None:
+def test_upstream_takes_over_from_ours_and_back(
+    make_mixed: MakeMixed, caplog: pytest.LogCaptureFixture
+) -> None:
     chain = make_mixed("ouo")
     chain.create_tables(Load.DDL[0])
     for name in ("n1", "n2", "n3"):
@@ -50,7 +53,9 @@ def test_upstream_takes_over_from_ours_and_back(make_mixed: MakeMixed) -> None:
     assert (kind(chain, "n1"), kind(chain, "n2")) == ("branch", "root")
     write_and_compare(chain, "n2", 2)
     with chain["n1"].session() as session:
-        takeover(session, "n2", TakeoverOptions(timeout=60.0, max_lag=30.0))
+        done = takeover(session, "n2", TakeoverOptions(timeout=60.0, max_lag=30.0))
+    assert done is Verdict.NOT_PROVEN
+    assert "'n2' is not compared: its database has none of what" in caplog.text
     assert (kind(chain, "n1"), kind(chain, "n2")) == ("root", "branch")
     write_and_compare(chain, "n1", 3)
     for name in ("n1", "n3"):

@@ -70,6 +70,7 @@ def test_a_node_moves_to_a_branch_and_back(tree: Tree, caplog: pytest.LogCapture
 POINTS = ["paused", "subscribed", "changed", "resumed", "unsubscribed"]
 
 
+@pytest.mark.draw(2)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_move_that_is_killed_is_finished_by_the_next_run(tree: Tree, point: str) -> None:
     tick = branches(tree)
@@ -325,6 +326,7 @@ def test_drop_node_moves_the_children_first(tree: Tree) -> None:
         drop_node(tree.sessions["src"], "src", reparent=True)
 
 
+@pytest.mark.draw(2)
 @pytest.mark.parametrize("point", ["provider.changed", "drop.reparented", "drop.forgotten"])
 def test_a_drop_that_is_killed_is_finished_by_the_next_run(tree: Tree, point: str) -> None:
     tick = branches(tree)

@@ -84,6 +84,7 @@ VALUES: dict[str, list[str]] = {
 }
 
 
+@pytest.mark.draw(3)
 @pytest.mark.parametrize("kind", ["upstream", "ours"])
 @pytest.mark.parametrize("flags", [None, "AIUDJ", "AIUDQ"], ids=["urlenc", "json", "sql"])
 def test_every_type(make_leaf: Callable[..., Leaf], kind: str, flags: str | None) -> None:

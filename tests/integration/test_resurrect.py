@@ -32,6 +32,9 @@ __all__ = ["make_chain", "without_spark"]
 
 MakeChain = Callable[..., Chain]
 
+#: Steps at which the command is killed here; see tests/torture/test_short.py.
+KILLED = frozenset(f"resurrect.{what}" for what in POINTS["resurrect"])
+
 
 class Killed(BaseException):
     """The command ends here."""

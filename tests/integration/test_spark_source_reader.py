@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.fixtures.pg import TestServer
+from tests.labs import pair
+from tests.labs.chain import Chain
 from vedur import db as vdb
 from vedur.errors import StateError, UsageError
 from vedur.pipeline.source.columns import event_schema
@@ -260,3 +262,37 @@ def test_readers_travel_without_connection_and_show_no_secret(lab: Lab) -> None:
 def test_options_of_the_wrong_kind(lab: Lab) -> None:
     with pytest.raises(UsageError, match="is for a batch"):
         lab.query(endingOffsets="5")
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_stream_moves_between_root_and_branch_by_position(
+    make_chain: Callable[..., Chain],
+) -> None:
+    """The branch applies all ticks in one batch; its queue has each of them, at the same offset."""
+    chain = make_chain(2, leaf=False)
+    chain.table("public.t", "create table t (id int primary key, v text)")
+    chain.catch_up()
+    for number in range(5):
+        chain.root.execute("insert into t values (%s, 'x'), (%s, 'y')", [number, number + 100])
+        chain.root.execute("update t set v = 'z' where id < 100")
+        chain.tick()
+    chain.catch_up()
+    first = str(min(chain["n2"].ticks()))
+
+    def stream(name: str) -> Query:
+        where = {"url": chain[name].db.connstr, "subscribe": pair.QUEUE}
+        options = {"startingOffsets": first, "maxEventsPerTrigger": "1"}
+        reader = QueueSource(where | options).streamReader(event_schema())
+        assert isinstance(reader, LimitedStreamReader)
+        reader.prepareForTriggerAvailableNow()
+        return Query(reader)
+
+    whole = stream("n1").all()
+    assert len(whole) >= 5 and sum(map(len, whole)) >= 5 * 3
+    for there, here in (("n1", "n2"), ("n2", "n1")):
+        for cut in (1, 3, len(whole) - 1):
+            query = stream(there)
+            assert [query.next() for _ in range(cut)] == whole[:cut]
+            moved = stream(here).restarted(query)
+            assert moved.all() == whole[cut:]
+            moved.reader.stop()

@@ -13,6 +13,7 @@ from tests.fixtures.wait import until
 from tests.labs.chain import Chain
 from tests.labs.moving_root import (
     PATIENCE,
+    TABLE,
     Bank,
     alive,
     make_bank,
@@ -27,6 +28,7 @@ from tests.labs.pair import QUEUE
 from vedur.errors import RefusedError, StateError
 from vedur.failpoint import set_hook
 from vedur.node.info import NodeType
+from vedur.ops.change_provider import change_provider
 from vedur.ops.takeover.options import TakeoverOptions
 from vedur.ops.takeover.run import check_switchover
 from vedur.status.overview import open_reader
@@ -37,7 +39,12 @@ MakeChain = Callable[..., Chain]
 pytestmark = [pytest.mark.usefixtures("without_spark"), pytest.mark.timeout(600)]
 
 BEFORE = ("checked", "caught_up", "closed", "drained", "ticked", "followed")
-AFTER = ("promoted", "turned")
+AFTER = ("promoted", "turned", "finished")
+UNDOING = ("barred", "reopened")
+#: Steps at which the command is killed here; see tests/torture/test_short.py.
+KILLED = frozenset(
+    f"takeover.{point}" for point in (*BEFORE, *AFTER, *UNDOING, "moved", "hooked", "branch_moved")
+)
 
 
 class Killed(BaseException):
@@ -104,6 +111,54 @@ def test_there_and_back(make_chain: MakeChain) -> None:
     assert life.errors == []
 
 
+WATERMARK = "select last_tick from pgq.get_consumer_info(%s, '.n1.watermark')"
+ROTATE = """
+do $$
+begin
+    update pgq.queue set queue_rotation_period = '0', queue_switch_time = '-infinity';
+    for _ in 1..4 loop
+        perform pgq.maint_rotate_tables_step1(queue_name) from pgq.queue;
+        commit;
+        perform pgq.maint_rotate_tables_step2();
+        commit;
+        update pgq.queue set queue_switch_time = '-infinity';
+    end loop;
+end $$
+"""
+
+
+def test_the_new_root_keeps_what_nodes_below_the_old_one_need(make_chain: MakeChain) -> None:
+    """A leaf of the old root is behind the tick of the takeover. It can be moved to the new root:
+    that one keeps events from the leaf's position on, not only from that tick."""
+    chain = make_bank(make_chain, 2, leaf=False)
+    leaf = chain.add("n3", NodeType.LEAF, chain.make_db(), provider="n1")
+    leaf.db.execute(f"{TABLE}; insert into acct select i, 100 from generate_series(0, 39) i")
+    text = "select * from londiste.local_add_table(%s, 'public.acct', array['expect_sync'])"
+    leaf.db.query(text, [QUEUE])
+    chain.catch_up()
+    behind = leaf.position
+    chain.nodes.remove(leaf)  # nobody works there
+    n2 = chain["n2"].db
+    with alive(chain) as life:
+        for _ in range(3):
+            chain["n1"].db.execute("update acct set n = n + (-1) ^ id")
+            settle(chain)
+        move(chain, "n1", "n2")
+        assert reign(chain, "n2").first_tick > behind
+        assert n2.value(WATERMARK, [QUEUE]) <= behind
+        settle(chain)  # the old root has reported what it keeps
+        n2.execute(ROTATE)
+        assert n2.value("select min(tick_id) from pgq.tick") <= behind
+        chain.nodes.append(leaf)
+        life.start(leaf)
+        with leaf.session() as session:
+            change_provider(session, "n2", max_wait=PATIENCE)
+        assert provider(chain, "n3") == "n2"
+        chain["n2"].db.execute("update acct set n = n - (-1) ^ id")
+        settle(chain)
+        require_equal(chain)
+
+
 def test_a_writer_is_told_where_to_go(make_chain: MakeChain) -> None:
     chain = make_bank(make_chain, 3)
     with alive(chain):
@@ -142,6 +197,7 @@ def test_under_load_several_times(make_chain: MakeChain) -> None:
     assert life.errors == []
 
 
+@pytest.mark.draw(3)
 @pytest.mark.parametrize("point", [*BEFORE, *AFTER])
 def test_killed_anywhere_the_same_command_goes_on(
     make_chain: MakeChain, kill_at: Callable[[str], None], no_cleaning: None, point: str
@@ -160,6 +216,7 @@ def test_killed_anywhere_the_same_command_goes_on(
         require_equal(chain)
 
 
+@pytest.mark.draw(2)
 @pytest.mark.parametrize("point", ["closed", "drained", "ticked", "followed"])
 def test_killed_before_the_promotion_it_can_be_undone(
     make_chain: MakeChain, kill_at: Callable[[str], None], no_cleaning: None, point: str
@@ -307,7 +364,7 @@ def test_sequences_go_on_behind_the_old_ones(make_chain: MakeChain) -> None:
         assert chain["n3"].db.value("select count(*) from item") == len(given)
 
 
-def test_all_others_follow(make_chain: MakeChain) -> None:
+def test_all_others_follow(make_chain: MakeChain, kill_at: Callable[[str], None]) -> None:
     chain = make_bank(make_chain, 2, leaf=False)
     leaf = chain.add("n3", NodeType.LEAF, chain.make_db(), provider="n1")
     for table, ddl in (("acct", "id int primary key, n int not null"),
@@ -319,13 +376,17 @@ def test_all_others_follow(make_chain: MakeChain) -> None:
         leaf.db.query(text, [QUEUE, f"public.{table}"])
     with alive(chain):
         settle(chain)  # n2 has read of n3
+        kill_at("takeover.moved")
+        with pytest.raises(Killed):
+            move(chain, "n1", "n2", everybody=True)
+        assert (roots(chain), provider(chain, "n3")) == (["n1"], "n2")
         move(chain, "n1", "n2", everybody=True)
         assert [provider(chain, n) for n in ("n1", "n3")] == ["n2", "n2"]
         settle(chain)
         require_equal(chain)
 
 
-@pytest.mark.parametrize("point", ["barred", "reopened"])
+@pytest.mark.parametrize("point", UNDOING)
 def test_an_abort_that_is_killed_is_run_again(
     make_chain: MakeChain, kill_at: Callable[[str], None], no_cleaning: None, point: str
 ) -> None:
@@ -365,7 +426,9 @@ def test_a_barred_takeover_is_not_finished_but_undone(
         assert roots(chain) == ["n1"]
 
 
-def test_the_hook_is_told_and_can_say_no(make_chain: MakeChain, tmp_path: Path) -> None:
+def test_the_hook_is_told_and_can_say_no(
+    make_chain: MakeChain, kill_at: Callable[[str], None], tmp_path: Path
+) -> None:
     said, hook = tmp_path / "said", tmp_path / "hook"
     hook.write_text(f'echo "$@ $VEDUR_ROOT_LOCATION" >> {said}; test ! -e {tmp_path}/no\n')
     chain = make_bank(make_chain, 3, takeover_hook=f"sh {hook}")
@@ -375,10 +438,14 @@ def test_the_hook_is_told_and_can_say_no(make_chain: MakeChain, tmp_path: Path) 
             move(chain, "n1", "n2")
         assert roots(chain) == ["n1"]
         (tmp_path / "no").unlink()
+        kill_at("takeover.hooked")
+        with pytest.raises(Killed):
+            move(chain, "n1", "n2")
+        assert roots(chain) == ["n1"]
         move(chain, "n1", "n2")
         assert roots(chain) == ["n2"]
     words = [line.split()[:3] for line in said.read_text().splitlines()]
-    assert words == [["before", "n1", "n2"], ["before", "n1", "n2"], ["after", "n1", "n2"]]
+    assert words == [*[["before", "n1", "n2"]] * 3, ["after", "n1", "n2"]]
     assert "dbname=" in said.read_text()
 
 

@@ -270,17 +270,17 @@ class Chain:
 
 @pytest.fixture
 def make_chain(servers: Any, make_db_on: Callable[..., Database]) -> Iterator[Callable[..., Chain]]:
-    """make_chain(nodes=3, spark=None, leaf=True, kind="bare", **settings); databases take turns on
+    """make_chain(nodes=3, spark=None, leaf=True, kind="ours", **settings); databases take turns on
     the oldest and the newest server at hand. Of kind "upstream" they have its schemas before."""
     made: list[Chain] = []
     versions = (min(VERSIONS), max(VERSIONS))
 
     def make(
-        nodes: int = 3, spark: Any = None, leaf: bool = True, kind: str = "bare", **settings: Any
+        nodes: int = 3, spark: Any = None, leaf: bool = True, kind: str = "ours", **settings: Any
     ) -> Chain:
         where = (15, 15) if kind == "upstream" else versions
         dbs = [make_db_on(servers.get(where[at % 2]), kind) for at in range(nodes)]
-        more = lambda: make_db_on(servers.get(versions[0]), "bare")  # noqa: E731
+        more = lambda: make_db_on(servers.get(versions[0]))  # noqa: E731
         made.append(Chain(dbs, more, spark, leaf, **settings))
         return made[-1]
 

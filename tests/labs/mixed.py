@@ -98,7 +98,7 @@ class Mixed(Chain):
         self, makers: str, make_db: Callable[[str], Database], base: Path, leaf: bool = True
     ) -> None:
         super().__init__(
-            [], lambda: make_db("bare"), global_wm_publish_period=1.0, local_wm_publish_period=1.0
+            [], lambda: make_db("ours"), global_wm_publish_period=1.0, local_wm_publish_period=1.0
         )
         self.base = base
         self.moved = {f"n{at + 1}" for at, maker in enumerate(makers) if maker == "m"}
@@ -106,7 +106,7 @@ class Mixed(Chain):
         for at, maker in enumerate(makers):
             kind = NodeType.LEAF if leaf and at == len(makers) - 1 else NodeType.BRANCH
             kind = NodeType.ROOT if at == 0 else kind
-            name, db = f"n{at + 1}", make_db("bare" if maker == "o" else "upstream")
+            name, db = f"n{at + 1}", make_db("ours" if maker == "o" else "upstream")
             if maker != "o":
                 node = self.create_upstream(name, kind, db)
             if maker == "u":

@@ -39,20 +39,25 @@ class Life:
         self._over = threading.Event()
         self._stopped: dict[str, threading.Event] = {}
         self._threads: list[threading.Thread] = []
+        self._of: dict[str, list[threading.Thread]] = {}
         for node in chain.nodes:
             self.start(node)
 
     def start(self, node: Node) -> None:
         """Let the worker and the ticker of a node run."""
         stopped = self._stopped[node.name] = threading.Event()
+        self._of[node.name] = []
         for work in (self._work, self._tick):
             thread = threading.Thread(target=work, args=(node, stopped), daemon=True)
             self._threads.append(thread)
+            self._of[node.name].append(thread)
             thread.start()
 
     def stop(self, name: str) -> None:
-        """Let them end; they say nothing any more."""
+        """Let them end, and wait for that; they say nothing any more."""
         self._stopped[name].set()
+        for thread in self._of[name]:
+            thread.join(PATIENCE)
 
     def _work(self, node: Node, stopped: threading.Event) -> None:
         while not self._over.is_set() and not stopped.is_set():
@@ -93,9 +98,9 @@ def alive(chain: Chain) -> Iterator[Life]:
 
 
 def move(chain: Chain, old: str, new: str, **options: Any) -> None:
-    """Run takeover as the operator does, on the new node."""
+    """Run takeover as the operator does, on the new node; by default nothing is compared then."""
     with chain[new].session() as session:
-        takeover(session, old, TakeoverOptions(**options))
+        takeover(session, old, TakeoverOptions(**{"compare": False, **options}))
 
 
 def roots(chain: Chain) -> list[str]:
@@ -130,6 +135,27 @@ def settle(chain: Chain, *names: str) -> None:
         assert until(lambda node=node: node.position >= tick, PATIENCE), (node.name, node.position)
 
 
+def require_history(chain: Chain) -> None:
+    """What the model asks for at every moment: at most one root takes writes, and every node stands
+    at a tick of the history that its last reign belongs to."""
+    assert len(roots(chain)) <= 1
+    known: dict[tuple[str, int], set[Any]] = {}
+    for node in chain.nodes:
+        reigns = read_reigns(node.db, QUEUE)
+        last = last_reign(reigns)
+        assert last is not None
+        for tick, row in node.ticks().items():
+            # a number belongs to the newest reign that began before it
+            began = last_reign([r for r in reigns if r.first_tick < tick]) or reigns[0]
+            known.setdefault((began.epoch, tick), set()).add(row[1])
+        info = get_node_info(node.db, QUEUE)
+        assert info is not None
+        if not info.is_root:
+            assert node.position >= last.first_tick, (node.name, node.position, last)
+    # whoever has a tick of a reign has the same one
+    assert {key: found for key, found in known.items() if len(found) > 1} == {}
+
+
 def rows(chain: Chain, name: str, table: str = "acct") -> list[Any]:
     return chain[name].db.query(f"select * from {table} order by 1")
 
@@ -154,6 +180,7 @@ class Bank:
         self.unexpected: list[str] = []
         self.told = 0
         self.done: dict[int, int] = {}
+        self.doubts: dict[int, int] = {}  # the server was gone before it answered
         self._over = threading.Event()
         kinds = [(level, False) for level in self.LEVELS]
         kinds += [("read committed", True), ("repeatable read", True)] if two_phase else []
@@ -162,7 +189,7 @@ class Bank:
             for at, kind in enumerate(kinds)
         ]
         for number, thread in enumerate(self._threads):
-            self.done[number] = 0
+            self.done[number] = self.doubts[number] = 0
             chain[self.at].db.execute("insert into done values (%s, 0)", [number])
             thread.start()
 
@@ -203,14 +230,17 @@ class Bank:
             db.execute("select sum(n) from acct")  # the snapshot is of now
             db.execute("update acct set n = n - 1 where id = %s", [one])
             db.execute("update acct set n = n + 1 where id = %s", [two])
-            db.execute("update done set n = %s where id = %s", [count, number])
+            db.execute("update done set n = n + 1 where id = %s", [number])
             if two_phase:
                 db.execute(f"prepare transaction 'w{number}'")
                 db.execute(f"commit prepared 'w{number}'")
             else:
                 db.execute("commit")
         except psycopg.Error:
-            if db.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            status = db.info.transaction_status
+            if status == psycopg.pq.TransactionStatus.UNKNOWN:
+                self.doubts[number] += 1
+            elif status != psycopg.pq.TransactionStatus.IDLE:
                 db.execute("rollback")
             raise
         self.done[number] = count
@@ -221,9 +251,12 @@ class Bank:
             thread.join(60)
 
     def require_kept(self, name: str) -> None:
-        """Every transfer that was committed is there, and none that was not."""
+        """Every transfer that was committed is there, and none that was not; of those that nobody
+        knows of, any."""
         found = {row.id: row.n for row in rows(self.chain, name, "done")}
-        assert found == self.done
+        most = {number: count + self.doubts[number] for number, count in self.done.items()}
+        assert found.keys() == self.done.keys()
+        assert all(self.done[k] <= found[k] <= most[k] for k in found), (found, self.done, most)
 
 
 def make_bank(make_chain: Callable[..., Chain], nodes: int = 3, **more: Any) -> Chain:

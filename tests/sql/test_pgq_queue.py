@@ -118,6 +118,18 @@ def test_disabled_queues_take_events_in_replica_role_only(queue: vdb.Database) -
     assert queue.value("select pgq.current_event_table('q')") == "pgq.event_1_0"
 
 
+def test_a_queue_that_opens_while_an_event_is_refused_takes_it(queue: vdb.Database) -> None:
+    """As where a node becomes the root between two looks of one statement."""
+    queue.execute("update pgq.queue set queue_disable_insert = true")
+    queue.execute(
+        "create or replace function vedur.where_to_write(i_queue_name text) returns text as $$"
+        " begin update pgq.queue set queue_disable_insert = false; return null; end"
+        " $$ language plpgsql"
+    )
+    event = queue.value("select pgq.insert_event('q', 't', 'd')")
+    assert queue.query("select ev_id, ev_data from pgq.event_template") == [(event, "d")]
+
+
 def test_limit_of_events_in_one_transaction(queue: vdb.Database) -> None:
     queue.execute("update pgq.queue set queue_per_tx_limit = 2")
     queue.call("pgq.create_queue", "free")

@@ -154,6 +154,7 @@ def test_every_type(pair: tuple[Database, Database], form: str, mode: str) -> No
     assert sum(len(got[1]) for got in expected if len(got) == 2) == 18
 
 
+@pytest.mark.draw(12)
 @pytest.mark.parametrize("form", TRIGGERS)
 @pytest.mark.parametrize("args", ARGUMENTS, ids=" ".join)
 def test_every_argument_and_alter(

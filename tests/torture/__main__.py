@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from pathlib import Path
@@ -11,15 +12,22 @@ from pathlib import Path
 from tests.torture.campaign import Campaign
 from tests.torture.labs import faults_of
 from tests.torture.rig import LABS
+from tests.torture.steps import what_and_step
 
 RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results" / "torture.jsonl"
 
 
-def recovered(path: Path, lab: str) -> frozenset[str]:
-    """Names of the faults that the record has a recovery of, in a laboratory."""
+def untried(path: Path, lab: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Faults that the record has no recovery of: in no laboratory, at no place where a process
+    comes to the same step; and in this laboratory."""
     found = map(json.loads, path.read_text().splitlines()) if path.exists() else ()
-    return frozenset(
-        r["fault"] for r in found if r["outcome"] == "recovered" and r.get("lab", "pair") == lab
+    good = [r for r in found if r["outcome"] == "recovered"]
+    anywhere = {what_and_step(r["fault"]) for r in good}
+    here = {r["fault"] for r in good if r.get("lab", "pair") == lab}
+    faults = faults_of(lab)
+    return (
+        frozenset(name for name in faults if what_and_step(name) not in anywhere),
+        frozenset(name for name in faults if name not in here),
     )
 
 
@@ -37,6 +45,9 @@ def main() -> int:
         "--untried", action="store_true", help="first what the campaign's record has no recovery of"
     )
     parser.add_argument("--results", type=Path, default=RESULTS, help="JSON lines are added here")
+    parser.add_argument(
+        "--most-load", type=float, default=math.inf, help="rest while the load average is above"
+    )
     parser.add_argument("--list", action="store_true", help="name the faults and end")
     args = parser.parse_args()
     if args.list:
@@ -46,9 +57,16 @@ def main() -> int:
     print(f"seed {seed}", flush=True)
     began = time.monotonic()
     try:
-        done = recovered(RESULTS, args.lab) if args.untried else frozenset()
+        first = untried(RESULTS, args.lab) if args.untried else ()
         with Campaign(
-            seed, args.results, args.only, args.cheap, done, lab=args.lab, plain=args.plain
+            seed,
+            args.results,
+            args.only,
+            args.cheap,
+            first,
+            lab=args.lab,
+            plain=args.plain,
+            most_load=args.most_load,
         ) as campaign:
             print(f"ready after {time.monotonic() - began:.1f} s: {campaign.rig.base}", flush=True)
             campaign.run(args.cycles, args.minutes)

@@ -30,6 +30,9 @@ from vedur.failpoint import POINTS
 CASCADE: dict[str, tuple[float, Run]] = {}
 
 EXTRA = "extra"
+#: The worker looks at the settings of its node every two seconds: it may go on telling a watermark
+#: of its own in the cycle after.
+SYNCED_CYCLES = 3
 _PROVIDER = "select provider_node from pgq_node.local_state where consumer_name = %s"
 _PAUSED = "select paused from pgq_node.local_state where consumer_name = %s"
 _KNOWN = "select 1 from pgq_node.subscriber_info where subscriber_node = %s"
@@ -78,6 +81,7 @@ def at_branch(what: str, action: str) -> Run:
 def _synced(c: Cycle) -> Iterator[None]:
     """The branch and the leaf hold each other's queues."""
     text = "select * from pgq_node.set_node_attrs(%s, %s)"
+    c.rig.synced = SYNCED_CYCLES
     c.rig.query(MID, text, [QUEUE, f"sync_watermark={MID},{LEAF}"])
     try:
         yield

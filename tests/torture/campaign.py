@@ -6,6 +6,7 @@ A failure ends the campaign and leaves all evidence in place: logs, data directo
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import shutil
@@ -38,11 +39,13 @@ class Campaign:
     results: Path | None = None
     only: str = ""
     cheap: bool = False
-    #: faults that another run has recovered from come last
-    done: frozenset[str] = frozenset()
+    #: sets of faults: of the first that has any left, each is drawn once; then all are
+    first: tuple[frozenset[str], ...] = ()
     say: bool = True
     lab: str = "pair"
     plain: bool = False
+    #: rest between two cycles while the machine's load average is above this
+    most_load: float = math.inf
     outcomes: Counter[str] = field(default_factory=Counter)
     _tried: Counter[str] = field(default_factory=Counter)
     _offsets: dict[str, int] = field(default_factory=dict)
@@ -70,9 +73,15 @@ class Campaign:
     # -- cycles ---------------------------------------------------------------------------------
 
     def run(self, cycles: int, minutes: float | None = None) -> None:
-        """Until so many cycles count, or the time is over."""
+        """Until so many cycles count, or the time is over, or there is a file named `stop`."""
         end = time.monotonic() + minutes * 60 if minutes else None
+        stop = self.rig.base / "stop"
         while self.outcomes["recovered"] < cycles and (end is None or time.monotonic() < end):
+            if stop.exists():
+                return
+            if os.getloadavg()[0] > self.most_load:
+                time.sleep(5.0)
+                continue
             self.cycle(self.draw())
 
     def draw(self) -> str:
@@ -84,8 +93,10 @@ class Campaign:
         ]
         if not names:
             raise SystemExit(f'no fault is called "{self.only}"')
-        if self.done:
-            names = [n for n in names if n not in self.done and not self._tried[n]] or names
+        for wanted in self.first:
+            if left := [n for n in names if n in wanted and not self._tried[n]]:
+                names = left
+                break
         weights = [self.faults[n][0] / (1 + self._tried[n]) for n in names]
         return self.rng.choices(names, weights)[0]
 
@@ -164,7 +175,7 @@ class Campaign:
     def _look(self, c: Cycle) -> dict[str, Any]:
         rows = checks.contents(self.rig)
         for queue in self.queues:
-            c.note["events"] = queue.compare(c.note["tick"])
+            c.note |= queue.compare(c.note["tick"])
         checks.positions(self.rig)
         checks.sequences(self.rig)
         self.baseline.leftovers(self.rig)

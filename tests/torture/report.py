@@ -14,7 +14,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tests.torture.labs import faults_of
 from tests.torture.soak_verdict import load_section
+from tests.torture.steps import TITLES, what_and_step
+from vedur.failpoint import POINTS
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench" / "results" / "torture.jsonl"
@@ -116,6 +119,7 @@ def page(records: list[Record], load: Record | None = None) -> str:
         text += "\n### Faults at named steps\n\n" + _table(steps, _STEP)
         text += "\n### What broke while a process was held at a step\n\n" + _meanwhile(fine)
         text += _not_reached(here) + _untried(lab, fine)
+    text += _named_steps(good)
     text += _stops(bad)
     if load is not None:
         text += "\n" + load_section(load)
@@ -185,8 +189,6 @@ def _not_reached(records: list[Record]) -> str:
 
 def _untried(lab: str, good: list[Record]) -> str:
     """What the campaign can do and has no record of: nobody should take it for tested."""
-    from tests.torture.labs import faults_of
-
     faults = faults_of(lab)
     left = sorted(faults.keys() - {r["fault"] for r in good}, key=_order)
     if not left:
@@ -197,6 +199,31 @@ def _untried(lab: str, good: list[Record]) -> str:
         what, _, step = name.partition(" at ")
         groups[step or "at random moments"].append(what)
     return text + "\n" + "\n".join(f"- {s}: {', '.join(w)}" for s, w in groups.items()) + "\n"
+
+
+def _named_steps(good: list[Record]) -> str:
+    """How far every step of the product was broken in each of the three ways, in any laboratory."""
+    broken: dict[str, set[str]] = defaultdict(set)
+    drawn: set[str] = set()
+    for lab in _LABS:
+        drawn |= {step for _, step in map(what_and_step, faults_of(lab)) if step}
+    for what, step in (what_and_step(r["fault"]) for r in good):
+        broken[step].add(what)
+    steps = [f"{work}.{what}" for work, whats in POINTS.items() for what in whats]
+    whole = [step for step in steps if broken[step] >= set(TITLES.values())]
+    text = "\n## Named steps of both laboratories\n\n"
+    text += f"Of {len(steps)} named steps of the product, {len(whole)} have a record of an error, "
+    text += "a kill -9 and another fault, in one laboratory or the other.\n"
+    part = [step for step in steps if step in drawn and step not in whole]
+    if part:
+        text += f"\n{len(part)} lack one or more of them:\n\n"
+        for step in part:
+            text += f"- {step}: {', '.join(sorted(set(TITLES.values()) - broken[step]))}\n"
+    never = [step for step in steps if step not in drawn]
+    if never:
+        text += f"\n{len(never)} are broken by no fault of the campaign, but by other tests only: "
+        text += ", ".join(never) + ".\n"
+    return text
 
 
 def _verdict(r: Record) -> dict[str, Any]:

@@ -91,6 +91,8 @@ class Rig:
         self.processes: dict[str, Supervised] = {}
         self.disk = self.base / "disk"
         self.mounted = False
+        #: in so many cycles more the branch may tell a watermark of its own (sync_watermark)
+        self.synced = 0
         self._kept = threading.local()
 
     # -- beginning and end ----------------------------------------------------------------------

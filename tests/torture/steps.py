@@ -54,6 +54,12 @@ _STARTS_WORKER = re.compile(
 )
 
 
+def what_and_step(fault: str) -> tuple[str, str]:
+    """Return what a fault does, and the named step at which it does that; none for other faults."""
+    what, _, where = fault.partition(" at ")
+    return what, where.split(" ")[0]
+
+
 def is_dear(name: str, plain: bool = False) -> bool:
     """Does the fault make somebody start Spark? That takes minutes on a busy machine; `plain`
     workers do without."""

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from tests.torture.report import LOAD, PAGE, RESULTS, load, page
+from vedur.failpoint import POINTS
 
 
 def record(fault: str, outcome: str = "recovered", seed: int = 1, **more: Any) -> dict[str, Any]:
@@ -36,6 +37,18 @@ def test_steps_that_were_not_reached_count_for_nothing() -> None:
     assert "- ahead.taken: another fault, error, kill -9" in text
     assert "1 cycles whose step did not come in time" in text
     assert "2 (1)" in text
+
+
+def test_a_step_is_whole_with_an_error_a_kill_and_another_fault_in_any_laboratory() -> None:
+    ways = ["error at batch.merged", "another fault at batch.merged on the branch"]
+    records = [record(way, lab="cascade") for way in ways]
+    assert "\n- batch.merged: kill -9\n" in page(records).partition("Named steps of both")[2]
+    text = page([*records, record("kill -9 at batch.merged")]).partition("Named steps of both")[2]
+    assert " 1 have a record of an error, a kill -9 and another fault" in text
+    assert "\n- batch.merged:" not in text
+    for work, whats in POINTS.items():
+        for what in whats:
+            assert f"{work}.{what}" in text or f"{work}.{what}" == "batch.merged"
 
 
 def test_what_broke_while_a_step_was_held_has_its_own_table() -> None:

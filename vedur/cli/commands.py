@@ -290,7 +290,9 @@ COMMANDS: tuple[Command, ...] = (
         "are refused for a short time (the error names the new root), transactions that began "
         "before are waited for, the last tick is written and applied, and the new root opens, with "
         "an epoch of its own. The old root is a branch of the new one from then on, and the way "
-        "back is the same command.\n\n"
+        "back is the same command. Last, with writers at work again, its tables are compared with "
+        "those of the new root. Exit code 8: the takeover is done, and tables of the old root "
+        "differ; 9: it is done, and they are not proven equal.\n\n"
         "An error, an interrupt or --timeout opens the old root again. If the command is killed, "
         "run it again to finish it, or with --abort to undo it: possible until the new root is "
         "open.\n\n"
@@ -310,6 +312,7 @@ COMMANDS: tuple[Command, ...] = (
             option("--dead-branch", help="OLD is a branch and is gone"),
             option("--dry-run", help="check, print the steps, change nothing"),
             option("--abort", help="undo a takeover that was begun; the old root opens again"),
+            option("--no-compare", help="do not compare the old root with the new one afterwards"),
             _MAX_LAG,
             option(
                 "--timeout",

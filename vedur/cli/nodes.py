@@ -102,7 +102,7 @@ def change_location(call: Call, settings: LondisteSettings) -> None:
         ops_change_location.change_location(session, name, location, check=not call.options.nocheck)
 
 
-def takeover(call: Call, settings: LondisteSettings) -> None:
+def takeover(call: Call, settings: LondisteSettings) -> int:
     chosen = call.options
     if chosen.dead_root and chosen.dead_branch:
         raise UsageError("--dead-root and --dead-branch exclude each other: which one is it?")
@@ -116,11 +116,12 @@ def takeover(call: Call, settings: LondisteSettings) -> None:
         dead_branch=chosen.dead_branch,
         dry_run=chosen.dry_run,
         abort=chosen.abort,
+        compare=not chosen.no_compare,
         max_lag=_seconds("--max-lag", chosen.max_lag, MAX_LAG),
         timeout=_seconds("--timeout", chosen.timeout, TIMEOUT),
     )
     with Session(settings) as session:
-        ops_takeover.takeover(session, call.args[0], options)
+        return ops_takeover.takeover(session, call.args[0], options)
 
 
 def switchover(call: Call, settings: LondisteSettings) -> int | None:

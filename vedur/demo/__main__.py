@@ -24,7 +24,7 @@ from vedur.errors import InternalError, UsageError, VedurError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 USAGE = """\
-usage: vedur demo [--fast] [--keep]
+usage: vedur demo [--cascade] [--fast] [--keep]
        vedur demo --stop DIR
 
 Replicates between embedded PostgreSQL servers (16 and 18): first copy under
@@ -33,6 +33,7 @@ all is equal. On a terminal with a live view. Nothing is left behind: not
 after ^C either; a failure leaves the logs and says where.
 
 Options:
+  --cascade     the second leaf reads from the first node, which is a branch
   --keep        leave servers, workers and the status page running
   --stop DIR    stop what was kept and remove its files
   --fast        few rows, short load: for tests
@@ -43,6 +44,8 @@ Examples:
   vedur demo
   # leave it running, with ini files and commands to try
   vedur demo --keep
+  # a chain: root, branch, leaf
+  vedur demo --cascade
   # end what --keep left; it tells the directory
   vedur demo --stop /tmp/vedur-demo-x1y2z3
   # no terminal: plain lines
@@ -59,6 +62,7 @@ def parser() -> argparse.ArgumentParser:
     """Build the parser of the command line."""
     result = _Parser(prog="vedur demo", add_help=False, allow_abbrev=False)
     result.add_argument("-h", "--help", action="store_true")
+    result.add_argument("--cascade", action="store_true")
     result.add_argument("--fast", action="store_true")
     result.add_argument("--keep", action="store_true")
     result.add_argument("--stop", metavar="DIR", type=Path)
@@ -80,7 +84,8 @@ def main(argv: list[str] | None = None) -> int:
     console = Console(highlight=False)
     for number in _SIGNALS:
         signal.signal(number, _interrupt)
-    return run(console, Story(console, fast=options.fast), keep=options.keep)
+    story = Story(console, fast=options.fast, cascade=options.cascade)
+    return run(console, story, keep=options.keep)
 
 
 def run(console: Console, story: Story, *, keep: bool) -> int:

@@ -25,6 +25,8 @@ from vedur.demo.server import Binaries, Server
 from vedur.errors import StateError, UsageError
 
 QUEUE = "replika"
+#: The ini files of tickers are called so, or begin so.
+_TICKER = "pgqd"
 #: Names the servers, so that another process can stop them.
 _STATE = "vedur-lab.json"
 #: Seconds that a daemon gets to finish its batch.
@@ -145,18 +147,20 @@ class Lab:
         ]
         return self._write_ini(name, "\n".join(lines) + "\n" + spark)
 
-    def ticker_ini(self, server: str, extra: Mapping[str, str] | None = None) -> Path:
-        """Write the ini file of the ticker."""
+    def ticker_ini(
+        self, server: str, extra: Mapping[str, str] | None = None, name: str = _TICKER
+    ) -> Path:
+        """Write the ini file of the ticker of a server."""
         host = self.servers[server]
         keys = {
             "base_connstr": f"host=127.0.0.1 port={host.port} user={host.superuser}",
             "initial_database": "template1",
-            "logfile": f"{self.base}/log/pgqd.log",
-            "pidfile": f"{self.base}/pid/pgqd.pid",
+            "logfile": f"{self.base}/log/{name}.log",
+            "pidfile": f"{self.base}/pid/{name}.pid",
             **(extra or {}),
         }
         lines = ["[pgqd]", *(f"{key} = {value}" for key, value in keys.items())]
-        return self._write_ini("pgqd", "\n".join(lines) + "\n")
+        return self._write_ini(name, "\n".join(lines) + "\n")
 
     def _write_ini(self, name: str, text: str) -> Path:
         path = self.base / "ini" / f"{name}.ini"
@@ -200,9 +204,9 @@ class Lab:
         """Run `londiste3 -d <ini> worker` and wait; on a busy machine Java takes its time."""
         self.run("londiste3", "-d", str(self.inis[ini]), "worker", timeout=300.0)
 
-    def start_ticker(self) -> None:
+    def start_ticker(self, ini: str = _TICKER) -> None:
         """Run `pgqd -d pgqd.ini` and wait until it serves databases."""
-        self.run("pgqd", "-d", str(self.inis["pgqd"]))
+        self.run("pgqd", "-d", str(self.inis[ini]))
 
     def stop_daemon(self, ini: str) -> None:
         """Stop a daemon with `-s` and wait for its end."""
@@ -218,7 +222,12 @@ class Lab:
             return None
 
     def _tell(self, ini: str, signal: str) -> None:
-        self.run("pgqd" if ini == "pgqd" else "londiste3", signal, str(self.inis[ini]), check=False)
+        self.run(
+            "pgqd" if ini.startswith(_TICKER) else "londiste3",
+            signal,
+            str(self.inis[ini]),
+            check=False,
+        )
 
     def log_text(self, ini: str) -> str:
         """Read what a daemon has logged so far."""

@@ -1,5 +1,7 @@
 """The demo's story: a root on PostgreSQL 16, a leaf on 18, load, an outage, DDL, proof.
 
+With `cascade` the node on 18 is a branch, and the second leaf reads from it instead of the root.
+
 Every stage is one method of `Story`, announced in one line, and every command that it runs is
 shown as the reader would type it. The last stage proves equality from the two databases
 themselves, beside what `compare` says.
@@ -27,6 +29,8 @@ from vedur.ops.doctor.machine import JAVA, java_version
 from vedur.web import words
 
 ROOT, LEAF, PART = "src_digoal_01", "dst1_digoal_01", "dst2_digoal_02"
+#: The ini of the ticker of each server.
+TICKERS = {"root": "pgqd", "leaf": "pgqd_branch"}
 TABLES = ("user_info", "user_session", "user_login_rec", "user_logout_rec")
 SEQS = ("user_login_rec_id_seq", "user_logout_rec_id_seq")
 OWNER = "digoal_01"
@@ -47,9 +51,11 @@ class Story:
         console: Console,
         *,
         fast: bool = False,
+        cascade: bool = False,
         on_scene: Callable[[Scene], None] | None = None,
     ) -> None:
         self.console = console
+        self.cascade = cascade
         self.users = 2_000 if fast else 300_000
         self.seconds = 3 if fast else 15
         self.lab = Lab(base=Path(tempfile.mkdtemp(prefix="vedur-demo-")).resolve(), tidy=True)
@@ -70,20 +76,20 @@ class Story:
         return f"stage {self._stage.number} ({self._stage.title})"
 
     def tell(self) -> int:
-        """Run all stages; returns the exit code: 0 when both leaves are equal to the root."""
+        """Run all stages; returns the exit code: 0 when both nodes are equal to the root."""
         began = SYSTEM.monotonic()
+        first, second, both = "the first leaf", "a second leaf", "both leaves"
+        if self.cascade:
+            first, second, both = "a branch", "a leaf below the branch", "branch and leaf"
         stages: list[tuple[str, Callable[[], None]]] = [
             ("start two PostgreSQL servers and make the databases", self.start_servers),
-            ("create the root and the first leaf, start ticker and workers", self.create_nodes),
+            (f"create the root and {first}, start ticker and workers", self.create_nodes),
             ("add the tables: first copy on Spark while pgbench writes", self.add_tables),
             ("stop the subscriber database under load, start it again", self.outage),
             ("TRUNCATE two tables on the root", self.truncate),
-            (
-                "a second leaf: other database, schema and table names, userid<1000",
-                self.second_leaf,
-            ),
+            (f"{second}: other database, schema and table names, userid<1000", self.second_leaf),
             ("add a column everywhere with one script", self.add_column),
-            ("compare all tables of both leaves with the root", self.prove),
+            (f"compare all tables of {both} with the root", self.prove),
         ]
         self.console.print(f"Status page, from stage 2 on: {self.page}")
         self.console.print(f"Files: {self.lab.base}; ^C stops everything and removes them.")
@@ -125,18 +131,23 @@ class Story:
                 lab.psql(side, "digoal_01", KEYS.format(table), user=OWNER)
 
     def create_nodes(self) -> None:
-        """Create root and leaf and start the daemons; the root's worker serves the status page."""
+        """Create root and leaf, or branch, and start the daemons; the root's worker serves the
+        status page."""
         lab = self.lab
         root = lab.servers["root"].connstr("digoal_01")
         leaf = lab.servers["leaf"].connstr("digoal_01")
         lab.worker_ini(ROOT, root, {"web_port": str(self.page_port)})
         lab.worker_ini(LEAF, leaf, {"parallel_copies": "16"})
-        lab.ticker_ini("root")
+        tickers = ["root", "leaf"] if self.cascade else ["root"]  # a branch's queue is rotated, too
+        for server in tickers:
+            lab.ticker_ini(server, name=TICKERS[server])
         self._londiste(ROOT, "create-root", ROOT, root, quiet=True)
         self.watch.follow(lab.inis[ROOT], self.page)
-        self._londiste(LEAF, "create-leaf", LEAF, leaf, f"--provider={root}", quiet=True)
-        self._show("$ pgqd -d pgqd.ini")
-        lab.start_ticker()
+        create = "create-branch" if self.cascade else "create-leaf"
+        self._londiste(LEAF, create, LEAF, leaf, f"--provider={root}", quiet=True)
+        for server in tickers:
+            self._show(f"$ pgqd -d {TICKERS[server]}.ini")
+            lab.start_ticker(TICKERS[server])
         for ini in (ROOT, LEAF):
             self._start_worker(ini)
 
@@ -179,7 +190,8 @@ class Story:
         self._finish_load(self._start_load(GENTLE, part=2))
 
     def second_leaf(self) -> None:
-        """Add a leaf with other names for everything and only some of the rows."""
+        """Add a leaf with other names for everything and only some of the rows; in a cascade it
+        reads and copies from the branch."""
         lab = self.lab
         lab.database("leaf", "digoal_02", PART_OWNER)
         lab.psql("leaf", "digoal_02", sql_text("schema.sql"), user=PART_OWNER)
@@ -188,7 +200,7 @@ class Story:
             lab.psql("leaf", "digoal_02", rename, user=PART_OWNER)
         connstr = lab.servers["leaf"].connstr("digoal_02")
         lab.worker_ini(PART, connstr, {"parallel_copies": "16"})
-        provider = lab.servers["root"].connstr("digoal_01")
+        provider = lab.servers["leaf" if self.cascade else "root"].connstr("digoal_01")
         self._londiste(PART, "create-leaf", PART, connstr, f"--provider={provider}", quiet=True)
         self._start_worker(PART)
         for table in ("user_info", "user_session"):

@@ -32,6 +32,7 @@ class TakeoverOptions:
     dead_branch: bool = False
     dry_run: bool = False
     abort: bool = False
+    compare: bool = True  # the old root with the new one, afterwards
     max_lag: float = MAX_LAG
     timeout: float = TIMEOUT
 

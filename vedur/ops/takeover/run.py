@@ -11,6 +11,7 @@ transaction on one node, whose state the nodes keep themselves (`vedur/node/take
     follow            the new root has applied that tick
     promote           the new root is open, with an epoch of its own; the old one is subscribed
     turn              the old root is a branch of the new one
+    compare           its tables are those of the new root (`verify.py`)
 
 Until the promotion an error, an interrupt or --abort opens the old root again. The epoch of the
 new reign is chosen when the old root is closed, and undoing bars it on the new root first: a
@@ -23,6 +24,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from vedur.catalog.sequences import get_seq_list
@@ -68,7 +70,11 @@ from vedur.ops.session import Session
 from vedur.ops.takeover.checks import Candidate, find_reasons
 from vedur.ops.takeover.drain import wait_for_writers
 from vedur.ops.takeover.options import TakeoverOptions, run_hook
+from vedur.ops.takeover.verify import Verdict, compare_old_root
 from vedur.sql import query
+
+if TYPE_CHECKING:
+    from vedur.pipeline.spark.session import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -79,8 +85,11 @@ _FOREIGN_WAIT = 30.0
 _NOTES = (TAKEOVER_TO, TAKEOVER_EPOCH, TAKEOVER_TXID, TAKEOVER_TIME, TAKEOVER_TICK)
 
 
-def takeover(session: Session, old: str, options: TakeoverOptions) -> None:
-    """Let a node (default: the local one) take the place of another."""
+def takeover(
+    session: Session, old: str, options: TakeoverOptions, spark: SparkSession | None = None
+) -> Verdict:
+    """Let a node (default: the local one) take the place of another; returns what is known of the
+    tables of an old root that answers."""
     from vedur.ops.takeover.failover import fail_over, replace_dead_branch
 
     gone = (old,) if options.dead_root or options.dead_branch else ()
@@ -99,8 +108,11 @@ def takeover(session: Session, old: str, options: TakeoverOptions) -> None:
         replace_dead_branch(session, view, old, new, options)
     elif require_member(view.members, old).is_root or require_member(view.members, new).is_root:
         _Live(session, view, old, new, options).run()
+        if options.compare and not options.dry_run:
+            return compare_old_root(session, view, old, spark)
     else:
         _replace_branch(session, view, old, new, options)
+    return Verdict.EQUAL
 
 
 def check_switchover(session: Session, options: TakeoverOptions) -> tuple[str, str, list[str]]:
@@ -415,7 +427,6 @@ class _Live:
     def _finish(self) -> None:
         log.info("'%s' is the root, '%s' reads from it", self.new.name, self.old.name)
         log.info("Way back: takeover %s --node=%s", self.new.name, self.old.name)
-        log.info("Run compare on '%s' to see that both are equal", self.old.name)
         try:
             self._hook("after")
         finally:

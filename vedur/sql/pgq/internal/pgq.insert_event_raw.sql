@@ -55,6 +55,11 @@ begin
         if _root is not null then
             raise exception 'Insert into queue disallowed' using hint = _root;
         end if;
+        -- The node may have become the root since the first statement: whoever was told to write here must not be refused.
+        if not exists (select from pgq.queue q where q.queue_name = _queue.queue_name and q.queue_disable_insert) then
+            return pgq.insert_event_raw(
+                queue_name, ev_id, ev_time, ev_owner, ev_retry, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4);
+        end if;
         raise exception 'Insert into queue disallowed';
     end if;
     -- The limit is for producers: retries come back in maintenance, many in one transaction.

@@ -25,10 +25,8 @@ declare
     _node record;
     _last vedur.reign%rowtype;
     _epoch uuid := coalesce(i_epoch, gen_random_uuid());
-    _tick bigint;
+    _tick bigint := vedur.newest_tick(i_queue_name);
 begin
-    -- not by a function of pgq_node: upstream's schema has none for it
-    select max(t.tick_id) into _tick from pgq.tick t join pgq.queue q on q.queue_id = t.tick_queue where q.queue_name = i_queue_name;
     select n.node_name, n.node_type, l.node_location into _node
     from pgq_node.node_info n
     join pgq_node.node_location l on l.queue_name = n.queue_name and l.node_name = n.node_name

@@ -43,8 +43,7 @@ begin
     from pgq_node.local_state s
     where s.queue_name = i_queue_name and s.consumer_name = _node.worker_name
     for update;
-    -- not by a function of pgq_node: upstream's schema has none for it
-    select max(t.tick_id) into _newest from pgq.tick t join pgq.queue q on q.queue_id = t.tick_queue where q.queue_name = i_queue_name;
+    _newest := vedur.newest_tick(i_queue_name);
     if _node.node_type <> 'branch' or _position <> i_tick_id or _newest <> i_tick_id then
         ret_code := 409;
         ret_note := format(
