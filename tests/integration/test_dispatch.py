@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote_plus
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -264,6 +265,10 @@ REFUSED = [
         "refuses rows without a partition",
     ),
     ("daily_event", [], DDL.replace("v text", "v text, vedur_part int"), "name that is needed"),
+    ("daily_field", ["part_field=v"], DDL.replace("v text", "v daterange"), "type daterange"),
+    ("daily_field", ["part_field=v"], DDL.replace("v text", "v timestamp[]"), "type timestamp"),
+    ("hourly_field", ["part_field=v"], DDL.replace("v text", "v date"), "has no hours"),
+    ("daily_event", ["row_mode=keep_all"], DDL, "brings a key more than once"),
 ]
 
 
@@ -294,6 +299,152 @@ def test_tables_that_cannot_be_spread(quick_leaf: Callable[..., Leaf]) -> None:
     table = get_table_list(leaf.leaf, QUEUE).by_name["public.t2"]
     assert table.ready and table.mapping.partitions is not None
     assert table.mapping.partitions.retention == "1 year"
+
+
+def test_change_handler_looks_at_the_table(quick_leaf: Callable[..., Leaf]) -> None:
+    leaf = quick_leaf()
+    leaf.pair.table("public.t", DDL)
+    leaf.pair.table("public.z", "create table z (id int primary key, at timestamptz)")
+    zone = leaf.leaf.value("select quote_ident(current_database())")
+    leaf.leaf.execute(f"alter database {zone} set timezone = 'Europe/Berlin'")
+    leaf.root.execute("insert into t values (1, null, 'a'), (2, '2026-03-01', 'b')")
+    leaf.catch_up()
+
+    def change(table: str, handler: str, *args: str) -> None:
+        with Session(leaf.settings) as session:
+            wanted = ChangeHandler(table=table, handler=handler, handler_args=list(args))
+            change_handler(session, wanted)
+
+    for table, handler, column, problem in (
+        ("t", "daily_field", "nosuch", 'no column "nosuch"'),
+        ("t", "daily_field", "at", "NULL or infinity"),
+        ("z", "hourly_field", "at", "Europe/Berlin"),
+    ):
+        with pytest.raises(StateError, match=problem):
+            change(table, handler, f"part_field={column}")
+        assert get_table_list(leaf.leaf, QUEUE).by_name[f"public.{table}"].mapping.handler is None
+    leaf.root.execute("update t set at = '2026-03-02' where id = 1")
+    leaf.catch_up()
+    change("t", "daily_field", "part_field=at")
+    change("z", "daily_field", "part_field=at")
+    leaf.root.execute("insert into t values (3, '2026-03-03', 'c')")
+    leaf.catch_up()
+    assert list(spread(leaf.leaf)) == ["t_2026_03_01", "t_2026_03_02", "t_2026_03_03"]
+
+
+def test_another_table_of_the_name_is_left_alone(
+    quick_leaf: Callable[..., Leaf], applied: str
+) -> None:
+    leaf = quick_leaf()
+    begin(leaf, "daily_field", ["part_field=at"])
+    begin(leaf, "daily_event", name="e")
+    start(leaf, applied, "t", "e")
+    leaf.leaf.execute("create table t_2026_03_01 (like t); create table e_2026_03_01 (like e)")
+    for name in ("t", "e"):
+        text = f"insert into {name} values (1, '2026-03-01', 'a')"
+        written_at(leaf, "2026-03-01 10:00:00", text)
+        with pytest.raises(
+            VedurError, match=f'{name}_2026_03_01" is no partition of "public.{name}"'
+        ):
+            leaf.catch_up()
+        assert leaf.leaf.value(f"select count(*) from {name}_2026_03_01") == 0
+        leaf.leaf.execute(f"drop table {name}_2026_03_01")
+        leaf.catch_up()
+        assert list(spread(leaf.leaf, name)) == [f"{name}_2026_03_01"]
+
+
+def test_times_that_are_not_in_order(quick_leaf: Callable[..., Leaf], applied: str) -> None:
+    """A transaction that began earlier writes later: its events have earlier times."""
+    leaf = quick_leaf()
+    begin(leaf, "hourly_event")
+    start(leaf, applied)
+    written_at(leaf, "2026-03-01 10:50:00", "insert into t values (1, null, 'a')")
+    leaf.catch_up()
+    written_at(leaf, "2026-03-01 10:59:00", "delete from t where id = 1")
+    written_at(leaf, "2026-03-01 11:00:00", "insert into t values (1, null, 'b')")
+    written_at(leaf, "2026-03-01 10:58:00", "update t set v = 'c' where id = 1")
+    # inserted and deleted in one hour, changed in it by the older transaction
+    written_at(leaf, "2026-03-01 10:59:10", "insert into t values (2, null, 'a')")
+    written_at(leaf, "2026-03-01 10:59:20", "delete from t where id = 2")
+    written_at(leaf, "2026-03-01 11:00:10", "insert into t values (2, null, 'b')")
+    written_at(leaf, "2026-03-01 10:58:00", "update t set v = 'c' where id = 2")
+    leaf.catch_up()
+    assert spread(leaf.leaf) == {
+        "t_2026_03_01_10": ["(1,,c)", "(2,,c)"],
+        "t_2026_03_01_11": ["(1,,b)", "(2,,b)"],
+    }
+    # a history outlives its rows
+    written_at(leaf, "2026-03-01 11:10:00", "insert into t values (3, null, 'a')")
+    written_at(leaf, "2026-03-01 11:20:00", "truncate t")
+    written_at(leaf, "2026-03-01 11:30:00", "insert into t values (1, null, 'd')")
+    leaf.catch_up()
+    assert spread(leaf.leaf) == {
+        "t_2026_03_01_10": ["(1,,c)", "(2,,c)"],
+        "t_2026_03_01_11": ["(1,,d)", "(2,,b)", "(3,,a)"],
+    }
+
+
+@pytest.mark.parametrize("ddl", [DDL, DECLARED], ids=["inherited", "declared"])
+def test_columns_that_are_only_here_keep_their_values(
+    quick_leaf: Callable[..., Leaf], ddl: str, applied: str
+) -> None:
+    leaf = quick_leaf()
+    begin(leaf, "daily_field", ["part_field=at"], ddl.replace("v text", "v text, own int"))
+    start(leaf, applied)
+    leaf.root.execute("insert into t values (1, '2026-03-01', 'a'), (2, '2026-03-01', 'b')")
+    leaf.catch_up()
+    leaf.leaf.execute("set session_replication_role = replica; update t set own = 7")
+    leaf.root.execute(
+        "update t set v = 'c' where id = 1; update t set at = '2026-03-02' where id = 2"
+    )
+    leaf.catch_up()
+    assert spread(leaf.leaf) == {
+        "t_2026_03_01": ['(1,"2026-03-01 00:00:00",c,7)'],
+        "t_2026_03_02": ['(2,"2026-03-02 00:00:00",b,7)'],
+    }
+
+
+def test_a_key_in_two_partitions_is_noticed(quick_leaf: Callable[..., Leaf], applied: str) -> None:
+    leaf = quick_leaf()
+    begin(leaf, "daily_field", ["part_field=at"])
+    begin(leaf, "dispatch", ["part_mode=date_field", "part_field=at"], name="plain")
+    start(leaf, applied, "t", "plain")
+    for name in ("t", "plain"):
+        leaf.root.execute(
+            f"insert into {name} values (1, '2026-03-01', 'a'), (2, '2026-03-02', 'b')"
+        )
+        leaf.catch_up()
+        leaf.leaf.execute("set session_replication_role = replica")
+        leaf.leaf.execute(f"insert into {name}_2026_03_02 values (1, '2026-03-02', 'twice')")
+        leaf.root.execute(f"update {name} set v = 'c' where id = 1")
+        with pytest.raises(VedurError, match="names several rows|duplicate key"):
+            leaf.catch_up()
+        leaf.leaf.execute(f"delete from {name}_2026_03_02 where id = 1")
+        leaf.catch_up()
+        leaf.leaf.execute(f"insert into {name}_2026_03_02 values (3, '2026-03-02', 'there')")
+        leaf.root.execute(f"insert into {name} values (3, '2026-03-01', 'd')")
+        with pytest.raises(VedurError, match="is there already"):
+            leaf.catch_up()
+        leaf.leaf.execute(f"delete from {name}_2026_03_02 where id = 3")
+        leaf.catch_up()
+
+
+@pytest.mark.parametrize("ddl", [DDL, DECLARED], ids=["inherited", "declared"])
+def test_hours_that_the_zone_of_the_database_has_not(
+    quick_leaf: Callable[..., Leaf], ddl: str
+) -> None:
+    leaf = quick_leaf()
+    name = leaf.leaf.value("select quote_ident(current_database())")
+    leaf.leaf.execute(f"alter database {name} set timezone = 'Europe/Berlin'")
+    begin(leaf, "hourly_field", ["part_field=at"], ddl)
+    start(leaf, "net")
+    for day, hours in (("2026-03-29", (1, 2, 3)), ("2026-10-25", (1, 2, 3))):
+        for hour in hours:
+            leaf.root.execute(f"insert into t values ({day[6]}{hour}, '{day} 0{hour}:30', 'a')")
+    leaf.catch_up()
+    assert list(spread(leaf.leaf)) == [
+        f"t_2026_{day}_0{hour}" for day in ("03_29", "10_25") for hour in (1, 2, 3)
+    ]
 
 
 def test_rows_without_a_place_stop_the_batch_by_name(quick_leaf: Callable[..., Leaf]) -> None:
@@ -342,6 +493,26 @@ def test_the_zone_of_the_database_and_a_part_of_the_rows(
 
 
 # -- first copy -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ddl", [DDL, DECLARED], ids=["inherited", "declared"])
+def test_a_first_copy_has_old_rows(quick_lab: Lab, ddl: str) -> None:
+    """Their partitions stay to the end of the copy, and go when the next one is made."""
+    lab = quick_lab
+    lab.root.execute(DDL)
+    lab.leaf.execute(ddl)
+    lab.root.execute(
+        "insert into t select i, now() - i * interval '1 day', 'x' from generate_series(0, 9) i"
+    )
+    stored = handler_attr("daily_field", ["part_field=at", "retention_period=5 days"])
+    lab.add("public.t", attrs="handler=" + quote_plus(stored))
+    lab.start()
+    lab.wait_ok()
+    assert lab.leaf.value("select count(*) from t") == 10
+    lab.write("insert into t values (100, now() + interval '1 day', 'next')")
+    lab.settle()
+    assert lab.leaf.value("select count(*) from t where id > 6 and id < 100") == 0
+    assert lab.leaf.value("select count(*) from t where id < 5") == 5
 
 
 @pytest.mark.parametrize("ddl", [DDL, DECLARED], ids=["inherited", "declared"])
