@@ -343,9 +343,7 @@ def test_another_table_of_the_name_is_left_alone(
     for name in ("t", "e"):
         text = f"insert into {name} values (1, '2026-03-01', 'a')"
         written_at(leaf, "2026-03-01 10:00:00", text)
-        with pytest.raises(
-            VedurError, match=f'{name}_2026_03_01" is no partition of "public.{name}"'
-        ):
+        with pytest.raises(VedurError, match=f'{name}_2026_03_01" is no partition of'):
             leaf.catch_up()
         assert leaf.leaf.value(f"select count(*) from {name}_2026_03_01") == 0
         leaf.leaf.execute(f"drop table {name}_2026_03_01")

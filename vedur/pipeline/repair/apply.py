@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vedur.db import Database
+from vedur.errors import StateError
 from vedur.names import QualifiedName, parse_name, quote_ident, quote_literal
 from vedur.pipeline.compare.model import Pair
 from vedur.pipeline.repair.stage import Stage
@@ -52,12 +53,20 @@ class RepairTable:
         pairs = [(s, t) for s, t in target_names.items() if t not in generated]
         names = [s for s, _ in pairs]
         key = {target_names[k] for k in pair.key_names}
+        whole = {t for _, t in pairs} | generated == {c.name for c in columns}
+        if pair.tree and not whole:
+            own = sorted({c.name for c in columns} - generated - {t for _, t in pairs})
+            raise StateError(
+                f'table "{pair.dest}" cannot be repaired: its rows are in partitions, to which a '
+                f'repair brings them anew, and column "{own[0]}" is only here: its values would be '
+                "lost; write the rows that differ on the provider once more instead"
+            )
         uniques, checked = _all_uniques(db, table)
         return cls(
             tuple(names),
             tuple(t for _, t in pairs),
             tuple(names.index(k) for k in pair.key_names),
-            {t for _, t in pairs} | generated == {c.name for c in columns},
+            whole,
             any(u != key for u in uniques),
             pair.tree or not any(u and u <= key for u in checked),
         )
