@@ -267,29 +267,29 @@ def test_replay_stops_before_a_row_moves(quick_leaf: Callable[..., Leaf]) -> Non
     leaf = quick_leaf()
     leaf.pair.table("public.people", "create table people (id int primary key, name text)")
     leaf.pair.table("public.other", "create table other (id int primary key)")
-    set_handler(leaf.leaf, "public.people", "dispatch(period=day)")
+    set_handler(leaf.leaf, "public.people", "qsplitter(queue=other)")
     leaf.root.execute("insert into people values (1, 'Ann'); insert into other values (1)")
     leaf.pair.tick()
-    with pytest.raises(StateError, match=r'"public\.people" .* handler "dispatch\(period=day\)"'):
+    with pytest.raises(StateError, match=r'"public\.people" .* handler "qsplitter\(queue=other\)"'):
         leaf.worker.work()
     leaf.worker.on_alive = lambda: None
     with pytest.raises(StateError):
         leaf.worker.run()
     assert leaf.leaf.query("select * from people") == []
     assert leaf.leaf.query("select * from other") == []
-    assert "dispatch" in str(read_node(leaf.leaf, QUEUE, "leaf").errors)
+    assert "qsplitter" in str(read_node(leaf.leaf, QUEUE, "leaf").errors)
     from vedur.ops.compare_tables import chosen_tables
 
     with Session(leaf.settings) as session:
-        with pytest.raises(StateError, match="dispatch"):  # compare, repair, change-filter
+        with pytest.raises(StateError, match="qsplitter"):  # compare, repair, change-filter
             chosen_tables(session, ("people",))
         told = {f.table: f.differences for f in check(session)}
-        assert "dispatch" in told["public.people"][0]
+        assert "qsplitter" in told["public.people"][0]
         assert told["public.other"] == ()
         (found,) = [
             f for f in check_tables(session, session.require_node()) if f.check == "handlers"
         ]
-        assert found.verdict == "fail" and "public.people (dispatch" in found.found
+        assert found.verdict == "fail" and "public.people (qsplitter" in found.found
     set_handler(leaf.leaf, "public.people", None)
     leaf.catch_up()
     leaf.same("people")
@@ -314,7 +314,7 @@ def test_add_table_refuses_one(quick_leaf: Callable[..., Leaf]) -> None:
         db.execute(DDL)
     leaf.root.execute("select londiste.local_add_table(%s, 't')", [QUEUE])
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"handler": "dispatch"}, 'unknown handler "dispatch"'),
+        ({"handler": "my.own"}, 'unknown handler "my.own"'),
         ({"handler": "obfuscate"}, "set obfuscator_key"),
         ({"transform": "nope"}, "write it as module:function"),
         ({"transform": "no_such_module:f"}, "cannot be loaded: ModuleNotFoundError"),

@@ -108,6 +108,11 @@ def takeover(call: Call, settings: LondisteSettings) -> int:
         raise UsageError("--dead-root and --dead-branch exclude each other: which one is it?")
     if chosen.abort and (chosen.dead_root or chosen.dead_branch):
         raise UsageError("--abort undoes a takeover of a root that answers: leave out --dead-*")
+    if chosen.no_compare and (chosen.abort or chosen.dead_root or chosen.dead_branch):
+        raise UsageError(
+            "--no-compare is for a takeover between two roots that answer: nothing is compared "
+            "with --abort, --dead-root or --dead-branch, leave it out"
+        )
     options = TakeoverOptions(
         node=chosen.node,
         everybody=chosen.all,

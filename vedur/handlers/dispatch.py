@@ -30,6 +30,10 @@ _NAME_WORDS = ("parent", *_NAME_PARTS)
 _TEMPLATE_WORDS = (
     "dest", "part", "parent", "pkeys", "schema_table", "part_field", "part_time", "period",
 )  # fmt: skip
+_ABOUT_PARTITIONS = (
+    "part_mode", "part_field", "period", "part_name", "part_func", "part_template", "pre_part",
+    "post_part", "retention_period", "ignore_old_events",
+)  # fmt: skip
 _INTERVAL = re.compile(r"^\s*\d+\s+(hour|day|week|month|year)s?\s*$")
 
 #: Are the functions that make partitions there?
@@ -83,7 +87,10 @@ class Dispatch(Handler):
         Argument("event_types", "the changes to apply, of I, U and D", default="I,U,D"),
         Argument("retention_period", "drop partitions that are older, such as 3 months"),
         switch("ignore_old_events", "1: rows for partitions that are too old are left out"),
-        switch("ignore_truncate", "1: a TRUNCATE on the root leaves the rows here"),
+        switch(
+            "ignore_truncate",
+            "1: a TRUNCATE on the root leaves the rows here, as it always does without part_field",
+        ),
         Argument("load_mode", "how upstream loads; the rows are the same here", ("direct", "bulk")),
         Argument("method", "how upstream loads; the rows are the same here", ("0", "1", "2")),
         Argument("analyze", "about upstream's temporary tables; there are none here", ("0", "1")),
@@ -104,6 +111,7 @@ class Dispatch(Handler):
 
     def _partitions(self) -> Partitions | None:
         if self.argument("table_mode") != "part":
+            self._require_no_partitions()
             return None
         period = _PERIODS[self.argument("period") or "day"]
         mode, field = self.argument("part_mode") or "", self.argument("part_field")
@@ -117,7 +125,12 @@ class Dispatch(Handler):
             )
         suffix = "".join(f"_%({part})s" for part in _NAME_PARTS[: _NAME_PARTS.index(period) + 1])
         name = self.argument("part_name") or f"%(parent)s{suffix}"
-        _require_words("part_name", name, _NAME_WORDS)
+        _require_words("part_name", name, _NAME_WORDS, percent=False)
+        if "%(parent)s" not in name:
+            raise UsageError(
+                'argument "part_name" lacks %(parent)s: partitions of several tables would have '
+                "the same name"
+            )
         for part in re.findall(r"%\((\w+)\)s", suffix):
             if f"%({part})s" not in name:
                 raise UsageError(
@@ -141,6 +154,13 @@ class Dispatch(Handler):
             self.is_on("ignore_old_events"),
         )
 
+    def _require_no_partitions(self) -> None:
+        """Raise UsageError for an argument about partitions where there are none."""
+        for name in _ABOUT_PARTITIONS:
+            if self.given.get(name):
+                mode = self.argument("table_mode")
+                raise UsageError(f'argument "{name}" is for partitions, and table_mode is "{mode}"')
+
     def _require_retention(self, name: str, suffix: str) -> None:
         kept = self.argument("retention_period")
         if kept is None:
@@ -160,6 +180,12 @@ class Dispatch(Handler):
                 "partitions are dropped by the time in their names, so retention_period cannot be "
                 "with a part_name of your own"
             )
+        template = self.argument("part_template")
+        if template is not None and not re.search(r"inherit|partition\s+of", template, re.I):
+            raise UsageError(
+                "partitions that are dropped must inherit from the table, and part_template does "
+                "not say so: leave out retention_period, or write inherits (%(parent)s)"
+            )
 
     def facts_query(self) -> str | None:
         """Can partitions be made here?"""
@@ -169,8 +195,10 @@ class Dispatch(Handler):
         """Say which tables rows go to, and whether it can be told which rows should be there."""
         if self.argument("table_mode") == "ignore":
             return Scope(applies=False, uncomparable="it applies nothing (table_mode=ignore)")
-        operations = self.wanted + ("" if self.is_on("ignore_truncate") else "R")
+        # A history tells what was there: it outlives the rows.
+        history = self.partitions is not None and self.partitions.field is None
         kept = self.is_on("ignore_truncate")
+        operations = self.wanted + ("" if kept or history else "R")
         if self.partitions is None and self.argument("row_mode") != "plain":
             raise StateError(
                 f"row_mode={self.argument('row_mode')} is for partitions, and table_mode is direct"
@@ -205,12 +233,14 @@ class Dispatch(Handler):
         )
 
 
-def _require_words(argument: str, text: str, known: tuple[str, ...]) -> None:
-    """Raise UsageError for a pattern that says something else than %% or %(word)s."""
-    rest = re.sub(r"%%|%\((" + "|".join(known) + r")\)s", "", text)
+def _require_words(
+    argument: str, text: str, known: tuple[str, ...], *, percent: bool = True
+) -> None:
+    """Raise UsageError for a pattern that says something else than %(word)s, or %% if it may."""
+    rest = re.sub(r"%\((" + "|".join(known) + r")\)s" + ("|%%" if percent else ""), "", text)
     if "%" in rest:
-        listed = ", ".join(f"%({word})s" for word in known)
-        raise UsageError(f'argument "{argument}" may have {listed} and %%, not "{text}"')
+        listed = ", ".join(f"%({word})s" for word in known) + (" and %%" if percent else "")
+        raise UsageError(f'argument "{argument}" may have {listed}, not "{text}"')
 
 
 def _presets() -> Iterator[type[Dispatch]]:

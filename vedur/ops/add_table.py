@@ -327,7 +327,9 @@ def _add_one(
     make = not info.is_root and (options.create or options.create_full)
     chosen = options.column_list
     mapping = options.mapping(table, None if info.is_root else handled)
-    handler = mapping.applies and bool(mapping.rows or (handled and handled.scope.condition))
+    handler = mapping.applies and bool(
+        mapping.rows or mapping.partitions or (handled and handled.scope.condition)
+    )
     narrow = not info.is_root and bool(options.copy_condition or chosen or handler)
     names = there.local_names
     remote = _remote(provider, names.get(table)) if narrow else None

@@ -32,7 +32,7 @@ from vedur.node.info import NodeInfo
 from vedur.node.position import wake_worker
 from vedur.ops.choose import choose
 from vedur.ops.copy_node import CopyNodes
-from vedur.ops.handlers import read_handled, require_handler_fit
+from vedur.ops.handlers import read_handled, require_handler_fit, require_times
 from vedur.ops.session import Session
 from vedur.tables.checks import TableAt
 from vedur.tables.mapping import TableMap
@@ -93,6 +93,9 @@ def change_handler(session: Session, options: ChangeHandler) -> None:
     anew = needs_copy(_mapping(table), wanted)
     if anew:
         _require_copy(session, info, table, wanted, handled, options)
+    elif wanted.partitions is not None:
+        _require_fit(session, CopyNodes(session, info, table.copy_node), table, wanted, handled)
+        require_times(wanted, session.db)
     _store(session, table, handled, anew)
     if anew:
         wake_worker(session.provider(info), session.queue)
@@ -137,6 +140,17 @@ def needs_copy(old: TableMap | None, new: TableMap) -> bool:
     return (old.condition, old.rows) != (new.condition, new.rows)
 
 
+def _require_fit(
+    session: Session, nodes: CopyNodes, table: TableInfo, wanted: TableMap, handled: Handled
+) -> None:
+    """Raise unless the handler can serve the table that is here."""
+    there = nodes.of(wanted)
+    known = there.tables.find(table.table_name)
+    remote = read_structure(there.db, parse_name(known.dest_table if known else table.table_name))
+    if remote is not None:
+        require_handler_fit(handled, wanted, session.db, TableAt(there.db, remote))
+
+
 def _require_copy(
     session: Session,
     info: NodeInfo,
@@ -149,11 +163,7 @@ def _require_copy(
     name = table.table_name
     node = CopyNodes(session, info, table.copy_node)
     node.require(wanted)
-    there = node.of(wanted)
-    known = there.tables.find(name)
-    remote = read_structure(there.db, parse_name(known.dest_table if known else name))
-    if remote is not None:
-        require_handler_fit(handled, wanted, session.db, TableAt(there.db, remote))
+    _require_fit(session, node, table, wanted, handled)
     if not table.keeps_rows and (others := sharing(session.db, session.queue, table)):
         raise StateError(
             f'a new copy of "{name}" would empty "{table.dest_table}", which has rows of '

@@ -18,14 +18,16 @@ from vedur.handlers.registry import (
     registry,
     require_apart,
 )
+from vedur.names import quote_ident
 from vedur.node.info import NodeInfo, NodeType
 from vedur.ops.session import Session
+from vedur.sql import query
 from vedur.tables.checks import TableAt, require_condition
 from vedur.tables.mapping import TableMap
 from vedur.tables.match import read_unique_keys
 from vedur.tables.row_function import TableFacts
 from vedur.tables.structure import read_structure
-from vedur.tables.target import require_partitions
+from vedur.tables.target import Partitions, require_partitions
 
 if TYPE_CHECKING:
     from vedur.ops.add_table import AddTable
@@ -102,6 +104,35 @@ def all_words(
     return [*args, *(word for word in words if word not in args)]
 
 
+def _require_steady_hours(
+    table: TableMap, target: Partitions, types: Mapping[str, str], db: Database
+) -> None:
+    """Raise where hours of the time zone have no partition of their own."""
+    if target.field is None:
+        return
+    zoned = types[target.field].endswith("with time zone")
+    if zoned and target.period == "hour" and not db.value(query("replay", "zone_is_steady")):
+        zone = db.value(query("replay", "zone"))
+        raise StateError(
+            f'table "{table.dest}" cannot be spread over partitions: hours of the time zone of '
+            f'this database ({zone}) are skipped or repeated, and column "{target.field}" '
+            "(part_field) goes by it: set it to UTC (alter database), or use period=day"
+        )
+
+
+def require_times(table: TableMap, db: Database) -> None:
+    """Raise where rows that are here, and stay, have no partition."""
+    if table.partitions is None or table.partitions.field is None:
+        return
+    field = table.partitions.field
+    words = {"dest": table.local_name.quoted, "field": quote_ident(field)}
+    if db.value(query("replay", "timeless").format(**words)):
+        raise StateError(
+            f'table "{table.dest}" has rows here whose column "{field}" (part_field) is NULL or '
+            "infinity: no partition is for them; change or delete them first"
+        )
+
+
 def require_handler_fit(
     handled: Handled | None, table: TableMap, db: Database, there: TableAt
 ) -> None:
@@ -116,6 +147,7 @@ def require_handler_fit(
         here = {column.name: column.type for column in local.columns}
         keyed = bool(read_unique_keys(db, table.local_name))
         require_partitions(table.dest, table.partitions, here, local.kind == "p", keyed)
+        _require_steady_hours(table, table.partitions, here, db)
     if handled.scope.condition:
         only = replace(table, condition=handled.scope.condition)
         require_condition(only, TableAt(db, local), there, vouched=True)

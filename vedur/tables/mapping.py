@@ -200,6 +200,11 @@ class TableSpec:
         return self.partitions is not None and self.partitions.by_event
 
     @property
+    def keeps_latest(self) -> bool:
+        """Does an update bring a row that is not here?"""
+        return self.partitions is not None and self.partitions.row_mode == "keep_latest"
+
+    @property
     def partition_words(self) -> str:
         """What `vedur.make_partition` must know."""
         assert self.partitions is not None

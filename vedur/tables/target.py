@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -20,6 +21,7 @@ RowMode = Literal["plain", "keep_latest", "keep_all"]
 PART = "vedur_part"
 
 _FIELDS = {"year": 4, "month": 7, "day": 10, "hour": 13}
+_TIME = re.compile(r"(timestamp(\(\d\))? with(out)? time zone|date)$")
 _START = "0001-01-01 00:00:00"
 
 
@@ -58,10 +60,14 @@ class Partitions:
         return moment[:length] + _START[length:]
 
     def as_json(
-        self, unique_keys: Sequence[Collection[str]] = (), columns: Sequence[str] = ()
+        self,
+        unique_keys: Sequence[Collection[str]] = (),
+        columns: Sequence[str] = (),
+        *,
+        drop: bool = True,
     ) -> str:
         """Return what `vedur.make_partition` needs: also a key of the table, for partitions that do
-        not get one from it."""
+        not get one from it. `drop`: where one is made, old ones go."""
         key = min((set(key) for key in unique_keys), key=sorted, default=set())
         keys = [name for name in columns if name in key]
         words = {
@@ -74,6 +80,7 @@ class Partitions:
             "before": self.before,
             "after": self.after,
             "retention": self.retention,
+            "drop": drop,
             "ignore_old": self.ignore_old,
         }
         return json.dumps(words)
@@ -90,11 +97,13 @@ def require_partitions(
         problem = f'column "{PART}" has a name that is needed while changes are on their way'
     elif field is not None and field not in types:
         problem = f'it has no column "{field}" (part_field)'
-    elif field is not None and not types[field].startswith(("timestamp", "date")):
+    elif field is not None and not _TIME.match(types[field]):
         problem = (
             f'column "{field}" (part_field) is of type {types[field]}, and a partition is chosen '
             "by a date or a timestamp"
         )
+    elif field is not None and types[field] == "date" and target.period == "hour":
+        problem = f'column "{field}" (part_field) is a date, which has no hours: use period=day'
     elif field is None and partitioned:
         problem = (
             "it is a partitioned table, so a column of its own must decide on the partition: use "
@@ -104,6 +113,11 @@ def require_partitions(
         problem = (
             "it is a partitioned table, which refuses rows without a partition: ignore_old_events "
             "is for tables with partitions that inherit from it"
+        )
+    elif target.row_mode == "keep_all" and keyed:
+        problem = (
+            "it has a primary key or a unique index, and row_mode=keep_all brings a key more than "
+            "once: drop it here"
         )
     elif target.row_mode != "keep_all" and not keyed:
         problem = "it needs a primary key, which its partitions get from it"

@@ -9,6 +9,9 @@ import pytest
 
 from vedur.cli.commands import COMMANDS
 from vedur.cli.grammar import Grammar, Option
+from vedur.cli.nodes import takeover
+from vedur.config import LondisteSettings
+from vedur.errors import UsageError
 from vedur.ops.add_table import AddTable
 from vedur.ops.change_filter import ChangeFilter
 from vedur.ops.compare import CompareOptions
@@ -60,3 +63,10 @@ def test_options_that_were_given_are_in_their_fields() -> None:
     assert (made.tables, made.all, made.force) == (("a", "b"), True, False)
     assert (made.trigger_args, made.max_parallel_copy) == (["x", "y"], 0)
     assert (made.on_error, made.copy_condition) == ("stop", "c")
+
+
+@pytest.mark.parametrize("other", ["--abort", "--dead-root", "--dead-branch"])
+def test_takeover_compares_nothing_with_a_node_that_is_gone(other: str) -> None:
+    call = GRAMMAR.parse(["x.ini", "takeover", "old", "--no-compare", other])
+    with pytest.raises(UsageError, match="nothing is compared"):
+        takeover(call, LondisteSettings())

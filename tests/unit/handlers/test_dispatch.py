@@ -56,9 +56,19 @@ def test_a_preset_sets_what_is_not_given() -> None:
         ("dispatch", {"ignore_old_events": "1"}, "says nothing without retention_period"),
         (
             "yearly_event",
-            {"retention_period": "2 years", "part_name": "x_%(year)s"},
+            {"retention_period": "2 years", "part_name": "%(parent)s_x_%(year)s"},
             "by the time in their names",
         ),
+        (
+            "daily_event",
+            {"retention_period": "2 days", "part_template": "create table %(part)s (id int)"},
+            "must inherit from the table",
+        ),
+        ("yearly_event", {"part_name": "x_%(year)s"}, "lacks %(parent)s"),
+        ("yearly_event", {"part_name": "%(parent)s%%%(year)s"}, "%(hour)s, not"),
+        ("dispatch", {"table_mode": "direct", "retention_period": "1 day"}, "is for partitions"),
+        ("dispatch", {"table_mode": "ignore", "part_field": "at"}, "is for partitions"),
+        ("dispatch", {"table_mode": "direct", "part_name": "%(parent)s"}, "is for partitions"),
         ("dispatch", {"fields": "id,at:time"}, "one of *"),
         ("dispatch", {"skip_fields": "v"}, "Invalid handler argument"),
         ("dispatch", {"method": "3"}, "one of 0, 1, 2"),
@@ -102,6 +112,8 @@ def test_what_can_be_compared(handler: str, args: dict[str, str], why: str) -> N
 
 
 def test_a_truncate_that_is_ignored() -> None:
+    assert "R" in scope("daily_field", part_field="at").operations
+    assert "R" not in scope("daily_event").operations
     found = scope("daily_field", part_field="at", ignore_truncate="1")
     assert found.operations == "IUD"
     assert "TRUNCATE" in found.unrepairable

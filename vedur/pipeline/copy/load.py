@@ -161,7 +161,8 @@ def _plan_partitions(
     require_partitions(table.dest, found, types, declared, bool(keys))
     if found.field is None:
         return "", ()
-    how = found.as_json(keys, list(types))
+    # Rows of all slices have their place until the end: old partitions go when the next is made.
+    how = found.as_json(keys, list(types), drop=False)
     if not declared:
         return how, ()
     there = (table.source_columns or {}).get(found.field, found.field)

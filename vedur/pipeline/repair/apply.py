@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vedur.db import Database
+from vedur.errors import StateError
 from vedur.names import QualifiedName, parse_name, quote_ident, quote_literal
 from vedur.pipeline.compare.model import Pair
 from vedur.pipeline.repair.stage import Stage
@@ -52,12 +53,20 @@ class RepairTable:
         pairs = [(s, t) for s, t in target_names.items() if t not in generated]
         names = [s for s, _ in pairs]
         key = {target_names[k] for k in pair.key_names}
+        whole = {t for _, t in pairs} | generated == {c.name for c in columns}
+        if pair.tree and not whole:
+            own = sorted({c.name for c in columns} - generated - {t for _, t in pairs})
+            raise StateError(
+                f'table "{pair.dest}" cannot be repaired: its rows are in partitions, to which a '
+                f'repair brings them anew, and column "{own[0]}" is only here: its values would be '
+                "lost; write the rows that differ on the provider once more instead"
+            )
         uniques, checked = _all_uniques(db, table)
         return cls(
             tuple(names),
             tuple(t for _, t in pairs),
             tuple(names.index(k) for k in pair.key_names),
-            {t for _, t in pairs} | generated == {c.name for c in columns},
+            whole,
             any(u != key for u in uniques),
             pair.tree or not any(u and u <= key for u in checked),
         )
@@ -79,7 +88,7 @@ def apply(
     if (table.collide or table.repeats) and table.whole:
         steps[2] = "repair_take_out"
     if pair.partitions is not None and not pair.tree:
-        _make_partitions(db, pair, table, stage)
+        _require_declared(db, pair, table, stage)
     for step in steps:
         db.execute(query("compare", step).format(**filled))
     if pair.partitions is not None and pair.tree:
@@ -89,15 +98,22 @@ def apply(
     return Repaired(counts.get("insert", 0), counts.get("update", 0), counts.get("delete", 0))
 
 
-def _make_partitions(db: Database, pair: Pair, table: RepairTable, stage: Stage) -> None:
-    """Make the declared partitions that rows of the stage need."""
+def _require_declared(db: Database, pair: Pair, table: RepairTable, stage: Stage) -> None:
+    """Raise where rows of the stage need a declared partition that is not there: to make one waits
+    for all who read the table, and the comparison that found the rows is one of them."""
     target = pair.partitions
     assert target is not None and target.field is not None
     place = f"r.c{table.target_columns.index(target.field) + 1}"
     moment = db.value(query("replay", "part_moment"), [pair.dest, target.field, place])
     words = {"moment": moment, "period": quote_literal(target.period), "rows": stage.rows}
     for row in db.query(query("compare", "staged_moments").format(**words)):
-        db.query(query("replay", "make_partition"), [pair.dest, _words(pair), row.moment])
+        found = [pair.dest, _words(pair), row.moment]
+        if db.value(query("compare", "no_partition"), found):
+            raise StateError(
+                f'table "{pair.dest}" has no partition for rows of {row.moment}, which a repair '
+                "would bring: make the partition (select londiste.create_partition(...)), then run "
+                "repair again"
+            )
 
 
 def _words(pair: Pair) -> str:

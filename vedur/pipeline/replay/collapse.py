@@ -516,20 +516,24 @@ class Collapser:
         untouched, buffer.untouched = buffer.untouched, None
         if untouched is None:
             return
-        replaces = buffer.spec.rows is not None and buffer.spec.rows.filters
+        filters = buffer.spec.rows is not None and buffer.spec.rows.filters
+        # Events of one period need not be in the order of their times: an update may come after
+        # the delete of a version that another period has got again.
+        latest = buffer.spec.by_event and buffer.spec.keeps_latest
         for change in untouched.seen():
             if change.logged or buffer.log:
                 self.log.append(change.as_event(buffer.spec.name))
                 self.size += change.size + 200
             else:
+                replaces = filters and change.kind is Kind.UPDATE
+                replaces = replaces or (latest and change.kind is not Kind.DELETE)
                 self._add_seen(change, buffer, replaces=replaces)
 
     def _add_seen(self, change: Change, buffer: TableBuffer, *, replaces: bool) -> None:
         shape = buffer.shape(change.names, _same)
         values = change.values
         given = (change.ev_id, change.ev_txid)
-        if change.kind is Kind.UPDATE and replaces:
-            # The handler may have left the row out before: then it is not here.
+        if replaces:  # the row that is to be changed need not be here
             self._add(*given, Kind.DELETE, values, shape, buffer, 0)
             self._add(*given, Kind.INSERT, values, shape, buffer, change.size)
         else:

@@ -315,10 +315,9 @@ class TableMerge:
         and a table with declared partitions must have one for each row."""
         target = self.spec.partitions
         assert target is not None
-        if target.row_mode == "keep_latest":
+        if target.row_mode == "keep_latest" and target.field is None:
             # a period may have a row that was deleted in another one and comes again
-            which = "'U'" if target.field is not None else "'U', 'I', 'N'"
-            self._run("latest_in_part", staged, which=which)
+            self._run("latest_in_part", staged)
             staged = self._count(staged)
         if target.field is not None and self.spec.partitioned:
             place = f"s.{self.position[target.field]}"
@@ -352,8 +351,9 @@ class TableMerge:
                 continue
             build = self._reinsert if reinsert else self._update
             text = build(selected, shape, columns)
-            steps.append(Step(text, "updated", None if self.spec.condition and text else count))
-            if self.spec.condition:
+            brings = bool(self.spec.condition) or self.spec.keeps_latest
+            steps.append(Step(text, "updated", None if brings and text else count))
+            if brings:
                 text = self._insert(selected, shape, columns, "merge_insert_missing")
                 steps.append(Step(text, "inserted"))
         for shape, columns in self.table.shapes.items():

@@ -210,7 +210,7 @@ class RowWise:
             sets, where, said = {**where, **sets}, {}, replace(said, op="I")
         row = {**where, **sets}
         done: list[tuple[str, str, list[Any]]] = []
-        if target.row_mode == "keep_latest" and (said.op == "U" or target.field is None):
+        if target.row_mode == "keep_latest" and target.field is None:
             key = self._here(event, spec, {name: row[name] for name in said.keys}, key=True)
             done.append(("d", self._text(spec, "D", (), tuple(key)), list(key.values())))
             if said.op == "D":
@@ -252,9 +252,10 @@ class RowWise:
                 raise StateError(event.named(f'table "{spec.name}": {renamed}'))
         sets, where = self._here(event, spec, sets), self._here(event, spec, where, key=True)
         values = {n: v for n, v in sets.items() if not spec.by_name[n].generated}
-        if said.op == "U" and not values:
+        brings = spec.keeps_latest and said.op == "U"
+        if said.op == "U" and not values and not brings:
             return []
-        if spec.condition and said.op != "D":
+        if (spec.condition and said.op != "D") or brings:
             # an update as SQL tells what changed, and the row that is here has the rest
             whole = said.op == "I" or said.format != "sql"
             if whole and (unseen := spec.unseen({*values, *where})):
@@ -303,7 +304,8 @@ class RowWise:
     def _in_part(
         self, spec: TableSpec, said: EventType, values: dict[str, Any], where: dict[str, Any]
     ) -> list[tuple[str, str, list[Any]]]:
-        """Changes of a table that holds a part of the rows: in, within, or out of it.
+        """Changes of a table that holds a part of the rows: in, within, or out of it; or of one
+        that keeps the latest version, which an update may bring.
 
         A fragment of SQL does not have the whole row, so it cannot bring a row in.
         """
@@ -313,10 +315,11 @@ class RowWise:
         if said.op == "I":
             return [("I", *insert)]
         leave = self._text(spec, "d", (), tuple(where))
-        done: list[tuple[str, str, list[Any]]] = [
-            ("u", *self._written(spec, said, values, where)),
-            ("d", leave, list(where.values())),
-        ]
+        done: list[tuple[str, str, list[Any]]] = []
+        if values:
+            done.append(("u", *self._written(spec, said, values, where)))
+        if spec.condition:
+            done.append(("d", leave, list(where.values())))
         return done if said.format == "sql" else [*done, ("i", *insert)]
 
     def _decode(
@@ -372,7 +375,7 @@ class RowWise:
                 columns=", ".join(map(name, sets)),
                 values=", ".join(map(value, sets)),
             )
-        condition = (spec.condition or "").replace("%", "%%")
+        condition = (spec.condition or "true").replace("%", "%%")
         alias = spec.alias.replace("%", "%%")
         if op == "i":
             there = '"d"' if alias != '"d"' else '"e"'  # a table may have any name, also this one

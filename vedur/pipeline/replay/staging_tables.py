@@ -101,7 +101,10 @@ def load_specs(
             stage=f"{stage_prefix(queue)}{row.oid}",
             columns=tuple(columns[row.name]),
             unique_keys=tuple(frozenset(names) for names in row.unique_keys),
-            enforced_keys=tuple(frozenset(names) for names in row.enforced_keys),
+            # a tree's keys are those of its tables one by one
+            enforced_keys=()
+            if target is not None and target.field is not None and not row.partitioned
+            else tuple(frozenset(names) for names in row.enforced_keys),
             exclusions=row.exclusions,
             partitioned=row.partitioned,
             snapshot=Snapshot.parse(snapshot) if snapshot else None,

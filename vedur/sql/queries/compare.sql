@@ -95,6 +95,10 @@ order by 1
 -- The periods that rows of the stage are in.
 select distinct date_trunc({period}, {moment})::text as moment from {rows} r order by 1
 
+-- name: no_partition
+-- Is the partition of a moment missing?
+select londiste.find_table_oid(vedur.partition_name(%s, %s::jsonb, %s::timestamp)) is null
+
 -- name: page_range
 -- The condition of one slice.
 t.ctid >= '({low},0)'::pg_catalog.tid and t.ctid < '({high},0)'::pg_catalog.tid

@@ -335,7 +335,7 @@ from (
 where f.belongs or f.kind in ('D', 'U', 'P')
 
 -- name: merge_insert_missing
--- Rows that an update brought into the part that this node holds.
+-- Rows that an update brought: into the part that this node holds, or where the latest version is kept.
 insert into {dest} ({columns}) overriding system value
 select {values}
 from {stage} s
@@ -400,7 +400,7 @@ where f.contype = 'f' and f.confrelid = to_regclass(%s) and f.conrelid <> f.conf
 -- Where only the latest version of a row is kept, a change puts the new one in the place of any old one.
 update {stage} s
 set kind = case when s.kind = 'N' then 'D'::"char" else 'P'::"char" end
-where {chosen} and s.kind in ({which})
+where {chosen} and s.kind in ('U', 'I', 'N')
 
 -- name: staged_moments
 -- The periods that staged rows belong to.
@@ -428,6 +428,18 @@ select vedur.make_partition(%s, %s::jsonb, {moment})
 -- name: spread_rows
 -- Rows of the table itself go to those that inherit from it.
 select vedur.spread_rows(%s, %s::jsonb)
+
+-- name: zone
+-- The time zone that partitions are cut by.
+select vedur.partition_zone()
+
+-- name: zone_is_steady
+-- Does each of its hours come once?
+select vedur.partition_zone_is_steady()
+
+-- name: timeless
+-- Are there rows that no partition is for?
+select exists (select 1 from {dest} where {field} is null or not pg_catalog.isfinite({field}))
 
 -- name: clock
 -- What a clock on the wall shows here.

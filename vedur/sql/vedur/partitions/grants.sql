@@ -2,7 +2,7 @@
 revoke all on function
     vedur.partition_name(text, jsonb, timestamp), vedur.partition_text(text, jsonb),
     vedur.make_partition(text, jsonb, timestamp), vedur.partition_zone(),
-    vedur.partition_moment(text, text, text), vedur.spread_rows(text, jsonb)
+    vedur.partition_zone_is_steady(), vedur.partition_moment(text, text, text), vedur.spread_rows(text, jsonb)
 from public;
 
 do $$
@@ -14,7 +14,7 @@ begin
             execute pg_catalog.format(
                 'grant execute on function vedur.partition_name(text, jsonb, timestamp),'
                 ' vedur.partition_text(text, jsonb), vedur.make_partition(text, jsonb, timestamp),'
-                ' vedur.partition_zone(), vedur.partition_moment(text, text, text),'
+                ' vedur.partition_zone(), vedur.partition_zone_is_steady(), vedur.partition_moment(text, text, text),'
                 ' vedur.spread_rows(text, jsonb) to %I', _role);
         end if;
     end loop;
