@@ -28,19 +28,26 @@ PROBE = "insert into user_logout_rec (userid, logout_time, ip) values (0, now(),
 LOOK = "select id from user_logout_rec where userid = 0 and id > %s order by id"
 
 
-@contextmanager
-def transactions(ground: Field, database: str, rate: int, seconds: float) -> Iterator[None]:
-    """Write the walk-through's transactions into a database of the root's server meanwhile."""
-    host, base = ground.lab.servers["root"], ground.lab.base
+def pgbench(ground: Field, server: str, rate: int, seconds: int, clients: int) -> list[str]:
+    """Return the command that writes the walk-through's transactions, but for the database; its
+    scripts are written into the laboratory."""
+    host, base = ground.lab.servers[server], ground.lab.base
     command = [
-        host.binaries.path("pgbench"), "-n", "-M", "prepared", "-c", "4", "-j", "1",
-        "-R", str(rate), "-T", str(int(seconds) + 2), "-D", f"users={USERS}",
+        str(host.binaries.path("pgbench")), "-n", "-M", "prepared", "-c", str(clients), "-j", "1",
+        "-R", str(rate), "-T", str(seconds), "-D", f"users={USERS}",
         "-h", "127.0.0.1", "-p", str(host.port), "-U", "postgres",
     ]  # fmt: skip
     for script in ("login.sql", "logout.sql"):
         path = base / script
         path.write_text(sql_text(script))
         command += ["-f", str(path)]
+    return command
+
+
+@contextmanager
+def transactions(ground: Field, database: str, rate: int, seconds: float) -> Iterator[None]:
+    """Write the walk-through's transactions into a database of the root's server meanwhile."""
+    command = pgbench(ground, "root", rate, int(seconds) + 2, clients=4)
     load = subprocess.Popen([*command, database], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         yield

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
-from bench.field import TABLES, USERS, Field, content, load_average, save
+from bench.field import TABLES, Field, content, load_average, save
+from bench.latency import pgbench
 from bench.progress import steps
 from vedur.clock import SYSTEM
-from vedur.demo.lab import sql_text
 from vedur.errors import StateError
 
 #: Node -> the server that it is on.
@@ -66,16 +66,7 @@ def _ready(ground: Field, name: str) -> bool:
 @contextmanager
 def writers(ground: Field, name: str, rate: int) -> Iterator[None]:
     """Write the walk-through's transactions into a database until it refuses them."""
-    host, base = ground.lab.servers[NODES[name]], ground.lab.base
-    command = [
-        host.binaries.path("pgbench"), "-n", "-M", "prepared", "-c", "8", "-j", "1",
-        "-R", str(rate), "-T", "600", "-D", f"users={USERS}",
-        "-h", "127.0.0.1", "-p", str(host.port), "-U", "postgres",
-    ]  # fmt: skip
-    for script in ("login.sql", "logout.sql"):
-        path = base / script
-        path.write_text(sql_text(script))
-        command += ["-f", str(path)]
+    command = pgbench(ground, NODES[name], rate, 600, clients=8)
     load = subprocess.Popen([*command, name], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         yield
