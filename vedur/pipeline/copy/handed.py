@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vedur.change.copytext import fields, line
+from vedur.change.copytext import fields, line, mend
 from vedur.db import Database
 from vedur.db.copy import copy_all, copy_blocks
 from vedur.db.pump import Pumped
 from vedur.errors import StateError
+from vedur.sql import query
 from vedur.tables.row_function import RowFunction
 
 #: Bytes of rows that the handler sees at a time.
@@ -32,8 +33,13 @@ class HandedRows:
     ) -> Pumped:
         """Run `copy_out` (text) on source into `copy_in` on target, whose transaction stays open
         for the caller. The source is closed unless it is to be kept, and nothing failed."""
+        any_bytes = self.rows.mends and source.encoding == "SQL_ASCII"
         try:
+            if any_bytes:
+                source.execute(query("replay", "any_bytes"))
             copy_all(target, [(copy_in, self._blocks(source, copy_out))])
+            if any_bytes:
+                source.execute(query("replay", "only_utf8"))
         except BaseException:
             source.close()  # in the middle of a COPY
             raise
@@ -49,7 +55,7 @@ class HandedRows:
 
     def _handed(self, block: bytes) -> bytes:
         try:
-            text = block.decode()
+            text = mend(block) if self.rows.mends else block.decode()
         except UnicodeDecodeError:
             raise StateError(
                 f'table "{self.rows.table}": rows that are not UTF-8 cannot be given to handler '

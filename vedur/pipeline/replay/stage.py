@@ -158,7 +158,7 @@ class SparkReplay:
         for _ in range(_ATTEMPTS + len(tables)):
             specs = self.specs(db, tables, slot)
             log_tables |= {
-                name for name, spec in specs.items() if not spec.stageable or _keeps_all(spec)
+                name for name, spec in specs.items() if not spec.stageable or _event_by_event(spec)
             }
             raw_stage = self._raw.name(db, slot) if self.forward and raw is None else None
             try:
@@ -325,8 +325,10 @@ class SparkReplay:
                 del self._rows[stage], self._passed[stage]
 
 
-def _keeps_all(spec: TableSpec) -> bool:
-    """Does every version of a row count? Then there is no net change."""
+def _event_by_event(spec: TableSpec) -> bool:
+    """Does every version of a row count, or every event? Then there is no net change."""
+    if spec.calls is not None:
+        return True
     return spec.partitions is not None and spec.partitions.row_mode == "keep_all"
 
 
