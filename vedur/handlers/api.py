@@ -19,6 +19,7 @@ cannot be declared: it gets many rows at a time, as an Arrow record batch, in ta
 | `scope` | driver | after that; cheap and pure, its answer is kept |
 | `check` | driver | in `add-table`, before a first copy is planned, before changes are staged |
 | `settings` | driver | as `scope`, for handlers with `rows` |
+| `check_columns` | tasks | once for each set of columns that changes have in a task |
 | `rows` | tasks | for blocks of a first copy, of changes, and of rows that are compared |
 | `statements` | driver | for each event, in order, in the transaction of the batch |
 
@@ -96,11 +97,11 @@ class Scope:
     `condition` selects rows, in names of this node; it is added to the table's own (`--where`) and
     must depend on the row alone. `operations` are the events that are applied: I, U, D, and R for
     TRUNCATE. `applies` False: nothing is copied and nothing replayed. `rewrites` are the columns,
-    by the provider's names, whose values `rows` changes or leaves out, None where only the function
-    knows; `filters`: `rows` may leave rows out; `mends`: bytes that are not UTF-8 are replaced
-    before `rows` sees them, instead of being an error. `partitions` is where rows go instead of
-    the table itself: to tables by time. `uncomparable` says why it cannot be told which rows
-    should be here, `unrepairable` why rows that the provider lacks may be right.
+    by the provider's names, whose values `rows` changes or leaves out, None, or nothing said, where
+    only the function knows; `filters`: `rows` may leave rows out; `mends`: bytes that are not UTF-8
+    are replaced before `rows` sees them, instead of being an error. `partitions` is where rows go
+    instead of the table itself: to tables by time. `uncomparable` says why it cannot be told which
+    rows should be here, `unrepairable` why rows that the provider lacks may be right.
     """
 
     condition: str | None = None
@@ -130,6 +131,8 @@ class Handler:
     root_only: ClassVar[bool] = False
     #: True: tables of several sets may come together in one here, it decides between their rows.
     joins: ClassVar[bool] = False
+    #: What rows here depend on beside the provider's, for the message that it has changed.
+    depends_on: ClassVar[str] = "its settings are"
     #: Keys of the ini whose values are in `options`.
     ini_keys: ClassVar[tuple[str, ...]] = ()
 
@@ -169,6 +172,10 @@ class Handler:
     def check(self, table: TableFacts) -> None:
         """Raise StateError where this handler cannot serve such a table, for instance because
         `rows` would make two keys equal."""
+
+    def check_columns(self, names: Sequence[str]) -> None:
+        """Raise StateError where a change with a whole row of these columns cannot be served, for
+        instance because a column that is rewritten has got another name."""
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows as they should be here. Overriding this makes `rows` be called.

@@ -33,7 +33,7 @@ from vedur.change.attrs import (
 from vedur.config import LondisteSettings
 from vedur.errors import ConfigError, StateError, UsageError, VedurError, first_line
 from vedur.handlers.adapter import adapt
-from vedur.handlers.api import Handler, Scope
+from vedur.handlers.api import NO_COLUMN, Handler, Scope
 from vedur.handlers.builtin import DEFAULT_HANDLER, HANDLERS
 from vedur.tables.columns import Columns, parse_columns
 from vedur.tables.condition import columns_of
@@ -78,7 +78,7 @@ class Handled:
     scope: Scope
     rows: RowFunction | None = None
     calls: EventFunction | None = None
-    mark: str = ""  # of what the rows depend on, where `rows` makes them
+    mark: str = ""  # of what the rows here depend on, where that is more than the provider's
 
     @property
     def plain(self) -> bool:
@@ -140,7 +140,10 @@ class Registry:
         calls = _event_function(stored, handler, scope, listed)
         if calls is not None and not scope.uncomparable:
             scope = replace(scope, uncomparable=_OWN_STATEMENTS)
-        mark = "" if rows is None else fingerprint(handler.settings())
+        told = [] if rows is None else [handler.settings()]
+        if facts is not None and calls is None:
+            told.append(scope.condition or "")  # which rows are here depends on the answer
+        mark = fingerprint("\n".join(told)) if told else ""
         return Handled(stored, handler, scope, rows, calls, mark)
 
     @staticmethod
@@ -155,7 +158,8 @@ class Registry:
             handler.table,
             tuple(sorted(handler.given.items())),
             tuple(sorted(handler.options.items())),
-            scope.rewrites,
+            # a class that says nothing of its columns may change any
+            None if scope.rewrites is NO_COLUMN else scope.rewrites,
             scope.filters,
             scope.mends,
         )
@@ -380,8 +384,8 @@ def _require_mark(found: Handled, stored: str | None) -> None:
     Londiste added has no mark."""
     if stored and found.mark and stored != found.mark:
         raise StateError(
-            "its key or its rules are not those that its rows were made with: put them back, or "
-            "have the table copied anew with the new ones (resync)"
+            f"{found.handler.depends_on} not what its rows were made with: put that back, or have "
+            "the table copied anew (resync)"
         )
 
 
@@ -397,7 +401,7 @@ def require_apart(found: Handled, condition: str | None, columns: str | None) ->
         return
     names = {here: there for there, here in parse_columns(columns)} if columns else {}
     looked_at = [names.get(name, name) for name in columns_of(condition)]
-    rewrites = found.scope.rewrites
+    rewrites = found.rows.rewrites
     if rewrites is None:
         raise UsageError(
             f'handler "{found.stored}" does not say which columns it rewrites, so the table cannot '

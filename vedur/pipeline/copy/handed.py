@@ -27,14 +27,19 @@ class HandedRows:
     count: int = 0
     size: int = 0
     prefix: str = ""  # stands before each row
+    key: tuple[str, ...] = ()  # columns that identify rows, by which later changes find them
 
     def pass_on(
         self, source: Database, copy_out: str, target: Database, copy_in: str, *, keep: bool = False
     ) -> Pumped:
         """Run `copy_out` (text) on source into `copy_in` on target, whose transaction stays open
-        for the caller. The source is closed unless it is to be kept, and nothing failed."""
+        for the caller. The source is closed unless it is to be kept, and nothing failed.
+
+        The handler sees moments as those of changes are shown to it, in UTC.
+        """
         any_bytes = self.rows.mends and source.encoding == "SQL_ASCII"
         try:
+            source.execute(query("copy", "moments_in_utc"))
             if any_bytes:
                 source.execute(query("replay", "any_bytes"))
             copy_all(target, [(copy_in, self._blocks(source, copy_out))])
@@ -62,7 +67,7 @@ class HandedRows:
                 f'"{self.rows.handler}"'
             ) from None
         read = [fields(row) for row in text.split("\n")[:-1]]
-        names, rows = self.rows.apply(self.columns, read)
+        names, rows = self.rows.apply(self.columns, read, self.key)
         places = [names.index(name) for name in self.made]
         kept = [row for row in rows if row is not None]
         self.count += len(kept)
