@@ -3,7 +3,8 @@
 A server that is away, a Spark that has died or a deadlock is a matter of moments: the pause begins
 with a second and doubles up to `exception_sleep`, and ends early when a server that was away
 answers again. Any other error waits `exception_sleep`, as upstream: the same statement would fail
-again.
+again. What an operator asks of the worker meanwhile, to pause or to read from another node, ends
+every pause: it may be the way out.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two looks at a server that does not answer.
 PROBE_SECONDS = 1.0
+#: Seconds that such a look may take; libpq knows no shorter time.
+_PROBE_PATIENCE = 2
 
 
 @dataclass
@@ -64,17 +67,17 @@ class Recovery:
 
     def pause(self, settings: LondisteSettings, error: Exception, provider: str) -> None:
         """Wait before the next try; a signal ends it. `provider` is its connect string."""
-        if not _is_transient(error):
-            self.signals.wait(settings.exception_sleep)
-            return
         self._backoff.cap = settings.exception_sleep
-        left = self._backoff.pause()
-        connstr = _away(settings, error, provider)
-        while left > 0:
-            step = min(left, PROBE_SECONDS)
-            if self.signals.wait(step) or (connstr and _answers(connstr)):
+        transient = _is_transient(error)
+        connstr = _away(settings, error, provider) if transient else ""
+        clock = self.signals.clock
+        # by the clock: a host that is switched off does not even refuse, and each look takes long
+        end = clock.monotonic() + (self._backoff.pause() if transient else settings.exception_sleep)
+        while (left := end - clock.monotonic()) > 0:
+            if self.signals.wait(min(left, PROBE_SECONDS)):
                 return
-            left -= step
+            if _is_asked(settings, error) or (connstr and _answers(connstr)):
+                return
 
 
 def _is_transient(error: Exception) -> bool:
@@ -98,10 +101,22 @@ def _away(settings: LondisteSettings, error: Exception, provider: str) -> str:
 
 def _answers(connstr: str) -> bool:
     try:
-        Endpoint(connstr).open("probe").close()
+        Endpoint(connstr).with_connect_timeout(_PROBE_PATIENCE).open("probe").close()
     except VedurError:
         return False
     return True
+
+
+def _is_asked(settings: LondisteSettings, error: Exception) -> bool:
+    """Whether an operator waits for an answer of this worker, as pause and change-provider do."""
+    if isinstance(error, ConnectError) and error.values.get("connection") == "db":
+        return False  # that is the database where it would be written
+    try:
+        with Endpoint.of_local(settings).with_connect_timeout(_PROBE_PATIENCE).open("db") as db:
+            state = get_worker_state(db, settings.queue_name)
+    except VedurError:
+        return False
+    return state is not None and not state.uptodate
 
 
 def _store(settings: LondisteSettings, message: str) -> None:

@@ -8,12 +8,14 @@ from tests.fixtures.clock import FakeClock
 from vedur.config import LondisteSettings
 from vedur.daemon import Signals
 from vedur.errors import ConnectError, DatabaseError, EngineLost, StateError
+from vedur.node import endpoint
 from vedur.worker import recovery
 from vedur.worker.loop import Worker
 from vedur.worker.recovery import Recovery
 from vedur.worker.roles.leaf import LeafRole
 
 SETTINGS = LondisteSettings(db="dbname=here", queue_name="q", exception_sleep=20.0)
+PAUSES = [1, 2, 4, 8, 16, 20, 20]
 REFUSED = ConnectError("connection failed: Connection refused", connection="db", query=None)
 
 
@@ -25,12 +27,18 @@ class Pauses:
         self.signals = Signals(clock=self.clock)
         self.recovery = Recovery(self.signals)
         self.asked: list[str] = []
+        self.look = 0.0  # seconds that a look at a server takes
+        self.wanted_at = float("inf")  # when an operator asks something of the worker
 
         def answers(connstr: str) -> bool:
             self.asked.append(connstr)
+            self.clock.advance(self.look)
             return self.clock.monotonic() >= back_at
 
         monkeypatch.setattr(recovery, "_answers", answers)
+        monkeypatch.setattr(
+            recovery, "_is_asked", lambda *_: self.clock.monotonic() >= self.wanted_at
+        )
 
     def pause(self, error: Exception) -> float:
         """Seconds that pass."""
@@ -70,6 +78,37 @@ def test_the_pause_ends_when_the_server_answers(monkeypatch: pytest.MonkeyPatch)
     while pauses.clock.monotonic() < 40.0:
         lengths.append(pauses.pause(REFUSED))
     assert lengths == [1, 2, 4, 8, 16, 9]
+
+
+def test_a_host_that_is_switched_off_makes_no_pause_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It does not refuse a connection, it says nothing: each look takes its whole time."""
+    pauses = Pauses(monkeypatch)
+    pauses.look = 2.0
+    lengths = [pauses.pause(REFUSED) for _ in range(7)]
+    assert all(length <= wanted + 2 for length, wanted in zip(lengths, PAUSES, strict=True))
+
+
+def test_a_look_at_a_silent_host_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    monkeypatch.setattr(
+        endpoint, "connect", lambda connstr, **_: tried.append(connstr) or _raise(REFUSED)
+    )
+    assert not recovery._answers("host=there")
+    assert not recovery._is_asked(SETTINGS, StateError("no"))
+    assert ["connect_timeout=2" in connstr for connstr in tried] == [True, True]
+
+
+@pytest.mark.parametrize("error", [REFUSED, StateError("no"), EngineLost()])
+def test_what_an_operator_asks_ends_the_pause(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    pauses = Pauses(monkeypatch)
+    pauses.wanted_at = 40.0
+    while pauses.clock.monotonic() < 40.0:
+        pauses.pause(error)
+    assert pauses.clock.monotonic() == 40.0
 
 
 @pytest.mark.parametrize("name", ["provider_db", "provider"])
