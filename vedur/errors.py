@@ -173,6 +173,16 @@ class ConnectError(DatabaseError):
     exit_code = 5
     remedy = "Check address, port, `pg_hba.conf` and password. A worker tries again by itself."
 
+    @property
+    def is_silent(self) -> bool:
+        """Nobody was there: no server has answered, not even by turning this client away."""
+        return bool(self.values.get("silent"))
+
+    @property
+    def is_shut(self) -> bool:
+        """The server is there, and the database is not, or lets nobody in."""
+        return bool(self.values.get("shut"))
+
 
 class PrivilegeError(DatabaseError):
     """The role lacks a right."""

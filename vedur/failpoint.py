@@ -58,7 +58,7 @@ POINTS: dict[str, tuple[str, ...]] = {
     # ops/rejoin/run.py: this node's position, the consumer's, then table by table
     "rejoin": ("planned", "placed", "moved", "applied", "repaired"),
     # ops/resurrect/run.py: the deposed root, then its place on the new one, then its tables
-    "resurrect": ("closed", "drained", "kept", "turned", "subscribed", "finished"),
+    "resurrect": ("closed", "drained", "saved", "kept", "turned", "subscribed", "finished"),
     # ops/create_node.py, ops/change_provider.py, ops/change_location.py
     "create": ("ticked", "subscribed"),
     "provider": ("paused", "subscribed", "changed", "resumed", "unsubscribed"),
@@ -74,7 +74,7 @@ POINTS: dict[str, tuple[str, ...]] = {
     "root": ("watermark", "sequences"),
     # worker/roles/reign.py: a root that was replaced, or made by another program
     "reign": ("deposed", "adopted"),
-    # ops/takeover: run.py, options.py, verify.py, failover.py
+    # ops/takeover: run.py, options.py, verify.py, failover.py, leave.py
     "takeover": (
         "checked",
         "moved",
@@ -95,8 +95,10 @@ POINTS: dict[str, tuple[str, ...]] = {
         "caught_up_from",
         "failed_over",
         "pointed",
+        "recopied",
         "orphan_led",
         "orphan_moved",
+        "left",
     ),
 }
 

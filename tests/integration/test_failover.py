@@ -3,8 +3,11 @@ comes back, was restored, or was made a second time."""
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -24,10 +27,16 @@ from tests.labs.moving_root import (
 )
 from tests.labs.pair import QUEUE
 from vedur.db import connect
+from vedur.db.conninfo import with_params
 from vedur.errors import OtherEpoch, StateError
 from vedur.failpoint import set_hook
-from vedur.node.info import NodeType
-from vedur.ops.members import read_members
+from vedur.node.info import NodeType, get_subscriber_info
+from vedur.node.state import set_consumer_paused
+from vedur.ops import pause
+from vedur.ops.members import SetView, read_members
+from vedur.ops.session import Session
+from vedur.ops.takeover import failover
+from vedur.ops.takeover.verify import Verdict
 from vedur.status.overview import open_reader
 from vedur.status.problems import Kind, Severity, problems
 from vedur.worker.roles.reign import require_reign
@@ -43,7 +52,8 @@ STEPS = ("tagged", "caught_up_from", "failed_over", "orphan_led")
 REIGN = ("deposed", "adopted")
 #: Steps at which somebody is killed here; see tests/torture/test_short.py.
 KILLED = frozenset(
-    (*(f"takeover.{point}" for point in (*STEPS, "pointed", "orphan_moved")),
+    (*(f"takeover.{point}"
+       for point in (*STEPS, "pointed", "orphan_moved", "recopied")),
      *(f"reign.{point}" for point in REIGN))
 )  # fmt: skip
 
@@ -165,9 +175,43 @@ def test_the_new_root_catches_up_from_the_survivor_that_has_most(make_chain: Mak
             assert chain["n2"].db.value("select count(*) from acct where n <> 100") == 40
 
 
+READERS = """
+select c.co_name
+from pgq.subscription s join pgq.consumer c on c.co_id = s.sub_consumer
+where c.co_name in ('n2_job', '.n2.watermark')
+"""
+
+
+@pytest.mark.parametrize("below", ["n1", "n3"])
+def test_the_new_root_reads_from_nobody_any_more(make_chain: MakeChain, below: str) -> None:
+    """What a survivor kept for it would hold back the queues of all nodes for ever. It has caught
+    up from n3, which was its provider, or became it for that."""
+    chain = make_bank(make_chain, 1, leaf=False)
+    add_node(chain, "n3", NodeType.BRANCH, "n1")
+    add_node(chain, "n2", NodeType.BRANCH, below)
+    chain["n1"].db.execute("update acct set n = n + (-1) ^ id")
+    chain.tick()
+    while chain["n3"].worker.work():
+        pass
+    assert chain["n2"].position < chain["n3"].position
+    with gone(chain, "n1"):
+        chain.nodes.pop(0)
+        with alive(chain):
+            move(chain, "n1", "n2", dead_root=True, timeout=PATIENCE)
+            assert chain["n3"].db.query(READERS) == []
+            assert (roots(chain), provider(chain, "n3")) == (["n2"], "n2")
+            settle(chain)
+            require_equal(chain)
+
+
+@pytest.mark.parametrize(
+    ("point", "epochs"), [("pointed", True), ("failed_over", True), ("failed_over", False)]
+)
 def test_a_leaf_that_has_more_than_all_branches_is_named(
-    make_chain: MakeChain, caplog: pytest.LogCaptureFixture
+    make_chain: MakeChain, caplog: pytest.LogCaptureFixture, point: str, epochs: bool
 ) -> None:
+    """Killed before it was pointed, too: the new root comes to a tick of the same number, which is
+    not what the leaf has applied."""
     chain = make_bank(make_chain, 2, leaf=False)
     add_node(chain, "n3", NodeType.LEAF, "n1")
     chain["n1"].db.execute("update acct set n = n + (-1) ^ id")
@@ -175,16 +219,156 @@ def test_a_leaf_that_has_more_than_all_branches_is_named(
     while chain["n3"].worker.work():
         pass
     assert chain["n2"].position < tick == chain["n3"].position
+    if not epochs:
+        for node in chain.nodes:
+            node.db.execute("delete from vedur.reign")
     with gone(chain, "n1"):
         chain.nodes.pop(0)
         with alive(chain) as life:
-            with killed_at("takeover.pointed"):
+            with killed_at(f"takeover.{point}"):
                 move(chain, "n1", "n2", dead_root=True)
-            move(chain, "n1", "n2", dead_root=True)
+            chain["n2"].db.execute("update acct set n = n - (-1) ^ id")
+            newest = "select last_tick_id from pgq.get_queue_info(%s)"
+            assert until(lambda: chain["n2"].db.value(newest, [QUEUE]) >= tick, PATIENCE)
+            assert move(chain, "n1", "n2", dead_root=True) is Verdict.NODES_LEFT
             assert "'n3' does not read from 'n2' yet: it has applied more" in caplog.text
             assert provider(chain, "n3") == "n2"
+            places = get_subscriber_info(chain["n2"].db, QUEUE)
+            assert "n3" not in [item.node_name for item in places]
+            if not epochs:
+                return
             wanted = lambda name, text: name == "n3" and '"rejoin' in text  # noqa: E731
             assert until(lambda: any(wanted(*said) for said in life.errors), PATIENCE)
+
+
+ADMIN = "pgq_node.register_location(%s, 'n1', %s, false)"
+
+
+@pytest.mark.draw("takeovers")
+def test_who_reads_on_until_the_root_is_tagged_is_not_left_behind(
+    make_chain: MakeChain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command cannot reach the root, and a branch still can: it gets more after the command has
+    looked for the survivor that has most."""
+    chain = make_bank(make_chain, 1, leaf=False)
+    for name in ("n2", "n3"):
+        add_node(chain, name, NodeType.BRANCH, "n1")
+    chain["n1"].db.execute("update acct set n = n + (-1) ^ id")
+    tick = chain.tick()
+    nowhere = "host=127.0.0.1 port=1 dbname=x"
+    chain["n2"].db.query(f"select * from {ADMIN}", [QUEUE, nowhere])
+    tag = failover.tag_dead
+
+    def late(session: Session, view: SetView, names: tuple[str, ...], timeout: float) -> None:
+        while n3.position < tick:
+            n3.worker.work()
+        chain.nodes.append(n3)
+        life.start(n3)
+        tag(session, view, names, timeout)
+
+    monkeypatch.setattr(failover, "tag_dead", late)
+    n1, n2, n3 = chain.nodes
+    chain.nodes = [n2]
+    with alive(chain) as life:
+        move(chain, "n1", "n2", dead_root=True, timeout=PATIENCE)
+        assert reign(chain, "n2").first_tick >= tick
+        settle(chain)
+        require_equal(chain)
+        assert n2.db.value("select count(*) from acct where n <> 100") == 40
+    chain.nodes.append(n1)
+
+
+def test_a_server_that_turns_the_command_away_is_not_dead(make_chain: MakeChain) -> None:
+    chain = make_bank(make_chain, 2, leaf=False)
+    n2 = chain["n2"].db
+    with alive(chain) as life:
+        settle(chain)
+        life.stop("n1")
+        refused = with_params(chain["n1"].settings.db, user="nobody_of_that_name")
+        n2.query(f"select * from {ADMIN}", [QUEUE, refused])
+        tagged = "select bool_or(dead) from pgq_node.node_location"
+        for kind in ("dead_root", "dead_branch"):
+            with pytest.raises(StateError, match=r"answers, and refuses this command .*--dead=n1"):
+                move(chain, "n1", "n2", **{kind: True})
+        assert not n2.value(tagged) and not n2.value("select vedur.is_root()")
+        assert move(chain, "n1", "n2", dead_root=True, dead=("n1",)) is Verdict.EQUAL
+        assert n2.value(tagged) and n2.value("select vedur.is_root()")
+
+
+@pytest.mark.draw("takeovers")
+def test_a_copy_from_the_dead_root_begins_anew_at_the_new_one(make_chain: MakeChain) -> None:
+    chain = make_bank(make_chain, 2, leaf=False)
+    add_node(chain, "n3", NodeType.LEAF, "n1")
+    text = "select * from londiste.local_set_table_state(%s, 'public.acct', null, 'in-copy')"
+    chain["n3"].db.query(text, [QUEUE])
+    chain["n3"].db.execute(
+        "set session_replication_role = replica; delete from acct where id > 10;"
+        "reset session_replication_role"
+    )
+    with gone(chain, "n1"):
+        chain.nodes.pop(0)
+        with alive(chain):
+            with killed_at("takeover.recopied"):
+                move(chain, "n1", "n2", dead_root=True, timeout=PATIENCE)
+            verdict = move(chain, "n1", "n2", dead_root=True, timeout=PATIENCE)
+            assert (verdict, provider(chain, "n3")) == (Verdict.EQUAL, "n2")
+            assert until(lambda: set(chain.states("n3").values()) == {"ok"}, PATIENCE)
+            settle(chain)
+            require_equal(chain)
+
+
+@pytest.mark.draw("takeovers")
+def test_what_the_new_root_lacks_can_be_given_up(make_chain: MakeChain) -> None:
+    """Nobody can add a table without a root: the reasons have statements that end them."""
+    chain = make_bank(make_chain, 2, leaf=False)
+    n2 = chain["n2"].db
+    for node in chain.nodes:
+        node.db.execute('create table "it\'s" (id serial primary key)')
+        if node.name == "n2":
+            node.db.query("select * from londiste.global_add_table(%s, 'public.it''s')", [QUEUE])
+        text = "select * from londiste.local_add_table(%s, 'public.it''s', array['expect_sync'])"
+        node.db.query(text, [QUEUE])
+    n2.query("select * from londiste.global_add_table(%s, 'public.gone')", [QUEUE])
+    n2.query("select * from londiste.global_update_seq(%s, 'public.gone_seq', 1)", [QUEUE])
+    chain.catch_up()
+    with gone(chain, "n1"):
+        chain.nodes.pop(0)
+        with alive(chain):
+            reasons = []
+            for _ in range(4):
+                try:
+                    move(chain, "n1", "n2", dead_root=True)
+                except StateError as error:
+                    reasons.append(error.message)
+                    for statement in re.findall('"(select .*?\\))"', error.message):
+                        n2.query(statement)
+            assert [len(re.findall("without a root", r)) for r in reasons] == [1, 1, 0]
+            assert "set it behind all numbers" in reasons[2]
+            assert roots(chain) == ["n2"]
+
+
+def test_a_worker_that_waits_after_an_error_answers_an_operator(make_chain: MakeChain) -> None:
+    """Else commands that move it would give up and call a worker dead that runs."""
+    chain = make_bank(make_chain, 2)
+    node = chain["n2"]
+    node.settings = replace(node.settings, exception_sleep=6000.0)
+    node.renew()
+    node.db.query("select * from pgq_node.register_location(%s, 'n1', null, true)", [QUEUE])
+    chain["n1"].db.execute("update acct set n = n + (-1) ^ id")
+    chain.tick()
+    thread = threading.Thread(target=node.worker.run, daemon=True)
+    thread.start()
+    try:
+        failed = "select cur_error ~ 'tagged as dead' from pgq_node.local_state"
+        assert until(lambda: bool(node.db.value(failed)), PATIENCE)
+        with node.session() as session:
+            set_consumer_paused(node.db, QUEUE, "n2_job", True)
+            pause.wait_accepted(session, node.db, "n2", "n2_job", paused=True, max_wait=PATIENCE)
+    finally:
+        node.worker.signals.stop.set()
+        node.worker.signals.wake.set()
+        thread.join(PATIENCE)
+    assert not thread.is_alive()
 
 
 @pytest.mark.draw(1)

@@ -16,7 +16,7 @@ from tests.integration.test_dead_subsets import allow
 from tests.labs.chain import Chain, Node, make_chain
 from tests.labs.five import require_same_queue
 from tests.labs.in_process import without_spark
-from tests.labs.moving_root import PATIENCE, Life, alive, move, provider, roots
+from tests.labs.moving_root import PATIENCE, Life, alive, move, provider, reign, roots
 from tests.labs.pair import QUEUE
 from vedur.catalog.lost_events import get_lost_events
 from vedur.change.event import parse_type
@@ -114,7 +114,7 @@ def test_it_goes_on_after_a_kill_at_each_step_and_keeps_everything_once(
         seen = run(old, dry_run=True)
         assert (seen.root, seen.lost, seen.done) == ("n2", {"public.t": 2}, False)
         assert kept(old) == []
-        points = [f"resurrect.{what}" for what in POINTS["resurrect"]]
+        points = [f"resurrect.{what}" for what in POINTS["resurrect"] if what != "saved"]
         for point in points[:-1]:
             with killed_at(point):
                 run(old, keep_rows=True)
@@ -184,17 +184,79 @@ def test_what_is_refused(make_chain: MakeChain) -> None:
     with pytest.raises(StateError, match='"n3" is a leaf: "rejoin"'):
         run(chain["n3"])
     assert run(chain["n2"]).done, "a branch that is where it should be has nothing to do"
-    with replaced(chain):
+    with replaced(chain) as life:
         old, tick = chain["n1"], "delete from pgq.tick where tick_id <= %s"
         first = chain["n2"].db.value("select max(first_tick) from vedur.reign")
         with chain["n2"].db.transaction():
             before = chain["n2"].db.query("select * from pgq.tick where tick_id <= %s", [first])
             chain["n2"].db.execute(tick, [first])
         assert before
-        with pytest.raises(StateError, match=f'root "n2" no longer has tick {first}'):
-            run(old)
+        assert not run(old, dry_run=True).done
         assert kept(old) == []
+        with killed_at("resurrect.saved"):
+            run(old)
+        for _ in range(2):
+            with pytest.raises(StateError, match=f'root "n2" no longer has tick {first}'):
+                run(old)
+            # the node must be made anew: what its queue alone has must outlive that
+            assert kept(old) == LOST
         assert provider(chain, "n1") == "n1"
+        life.stop("n1")
+        old.db.execute("select pgq_node.drop_node(%s, 'n1')", [QUEUE])
+        assert kept(old) == LOST
+
+
+GRAVES = "select consumer_name from pgq.get_consumer_info(%s) where consumer_name like '%%grave%%'"
+
+
+def graves(chain: Chain) -> dict[str, list[str]]:
+    """The gravestones of each node."""
+    return {n.name: sorted(r[0] for r in n.db.query(GRAVES, [QUEUE])) for n in chain.nodes}
+
+
+@pytest.mark.draw("takeovers")
+@pytest.mark.usefixtures("without_spark")
+@pytest.mark.timeout(600)
+def test_a_root_that_comes_back_after_the_next_takeover_leaves_no_gravestone(
+    make_chain: MakeChain,
+) -> None:
+    """The root that has kept events for it is a branch by then."""
+    chain = make_set(make_chain, leaf=False)
+    with replaced(chain):
+        move(chain, "n2", "n3", timeout=PATIENCE)
+        assert graves(chain)["n2"] == ["n1.gravestone"]
+        done = run(chain["n1"], keep_rows=True)
+        assert (done.root, done.events) == ("n3", 2)
+        assert graves(chain) == {"n1": [], "n2": [], "n3": []}
+        assert until(lambda: (3, "new") in rows(chain["n1"]), PATIENCE)
+
+
+@pytest.mark.draw("takeovers")
+@pytest.mark.usefixtures("without_spark")
+@pytest.mark.timeout(600)
+def test_two_roots_that_were_lost_one_after_the_other_come_back(make_chain: MakeChain) -> None:
+    chain = make_set(make_chain, leaf=False)
+    first, second = chain["n1"], chain["n2"]
+    for node, new in ((first, "n2"), (second, "n3")):
+        chain.nodes.remove(node)
+        allow(node, False)
+        with alive(chain):
+            move(chain, node.name, new, dead_root=True, timeout=PATIENCE)
+            assert until(lambda new=new: reign(chain, "n3").root == new, PATIENCE)
+    assert graves(chain) == {"n3": ["n1.gravestone", "n2.gravestone"]}
+    for node in (second, first):
+        allow(node, True)
+        chain.nodes.append(node)
+    with alive(chain):
+        chain["n3"].db.execute("insert into t values (4, 'newest')")
+        # n2 comes back first: what it has kept for n1, which is still away, is no use to anybody
+        # once n1 is back, too
+        for node in (second, first):
+            assert run(node, keep_rows=True).root == "n3"
+        assert kept(first) == LOST
+        assert graves(chain)["n3"] == graves(chain)["n2"] == []
+        for node in (second, first):
+            assert until(lambda node=node: (4, "newest") in rows(node), PATIENCE), node.name
 
 
 @pytest.mark.usefixtures("without_spark")

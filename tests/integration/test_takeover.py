@@ -27,7 +27,7 @@ from tests.labs.moving_root import (
 from tests.labs.pair import QUEUE
 from vedur.errors import RefusedError, StateError
 from vedur.failpoint import set_hook
-from vedur.node.info import NodeType
+from vedur.node.info import NodeType, get_subscriber_info
 from vedur.ops.change_provider import change_provider
 from vedur.ops.takeover.options import TakeoverOptions
 from vedur.ops.takeover.run import check_switchover
@@ -43,7 +43,8 @@ AFTER = ("promoted", "turned", "finished")
 UNDOING = ("barred", "reopened")
 #: Steps at which the command is killed here; see tests/torture/test_short.py.
 KILLED = frozenset(
-    f"takeover.{point}" for point in (*BEFORE, *AFTER, *UNDOING, "moved", "hooked", "branch_moved")
+    f"takeover.{point}"
+    for point in (*BEFORE, *AFTER, *UNDOING, "moved", "hooked", "branch_moved", "left")
 )
 
 
@@ -86,6 +87,15 @@ def told(chain: Chain, name: str) -> str:
     reader = open_reader(chain[name].settings, "test")
     try:
         return "\n".join(p.what for p in problems(reader.read()) if p.kind is Kind.TREE)
+    finally:
+        reader.close()
+
+
+def actions(chain: Chain, name: str) -> list[str]:
+    """What status and doctor advise about the tree."""
+    reader = open_reader(chain[name].settings, "test")
+    try:
+        return [p.action for p in problems(reader.read()) if p.kind is Kind.TREE]
     finally:
         reader.close()
 
@@ -236,6 +246,34 @@ def test_killed_before_the_promotion_it_can_be_undone(
         require_equal(chain)
         move(chain, "n1", "n2")
         assert roots(chain) == ["n2"]
+
+
+@pytest.mark.draw("takeovers")
+def test_nobody_keeps_a_place_for_the_new_root(
+    make_chain: MakeChain, kill_at: Callable[[str], None]
+) -> None:
+    """It was below a branch that is between it and the old root: what that one kept for it would
+    hold back the queues of all nodes. Killed before that was ended, the same command ends it."""
+    chain = make_bank(make_chain, 3, leaf=False)
+    readers = "select consumer_name from pgq.get_consumer_info(%s)"
+    with alive(chain):
+        kill_at("takeover.turned")
+        with pytest.raises(Killed):
+            move(chain, "n1", "n3")
+        assert "n3" in [item.node_name for item in get_subscriber_info(chain["n2"].db, QUEUE)]
+        ends = 'takeover n1 --node=n3 --no-compare"'
+        assert any(ends in action for action in actions(chain, "n2"))
+        move(chain, "n1", "n3", dry_run=True)
+        assert "n3" in [item.node_name for item in get_subscriber_info(chain["n2"].db, QUEUE)]
+        kill_at("takeover.left")
+        with pytest.raises(Killed):
+            move(chain, "n1", "n3")
+        move(chain, "n1", "n3")
+        for name in ("n1", "n2"):
+            found = {row[0] for row in chain[name].db.query(readers, [QUEUE])}
+            assert not found & {"n3_job", ".n3.watermark"}
+        settle(chain)
+        require_equal(chain)
 
 
 def test_after_the_promotion_it_is_not_undone(
@@ -429,7 +467,7 @@ def test_a_barred_takeover_is_not_finished_but_undone(
 
 
 def test_the_hook_is_told_and_can_say_no(
-    make_chain: MakeChain, kill_at: Callable[[str], None], tmp_path: Path
+    make_chain: MakeChain, kill_at: Callable[[str], None], no_cleaning: None, tmp_path: Path
 ) -> None:
     said, hook = tmp_path / "said", tmp_path / "hook"
     hook.write_text(f'echo "$@ $VEDUR_ROOT_LOCATION" >> {said}; test ! -e {tmp_path}/no\n')
@@ -447,8 +485,56 @@ def test_the_hook_is_told_and_can_say_no(
         move(chain, "n1", "n2")
         assert roots(chain) == ["n2"]
     words = [line.split()[:3] for line in said.read_text().splitlines()]
-    assert words == [*[["before", "n1", "n2"]] * 3, ["after", "n1", "n2"]]
+    moments = ["before", "abort", "before", "before", "after"]
+    assert words == [[moment, "n1", "n2"] for moment in moments]
     assert "dbname=" in said.read_text()
+
+
+@pytest.mark.draw("takeovers")
+def test_what_the_hook_has_done_before_is_undone(
+    make_chain: MakeChain,
+    kill_at: Callable[[str], None],
+    no_cleaning: None,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Writers that it holds back are let go wherever the takeover ends; and where that fails, the
+    root is open even so."""
+    said, hook = tmp_path / "said", tmp_path / "hook"
+    hook.write_text(f'echo "$1" >> {said}; test "$1" != abort -o ! -e {tmp_path}/no\n')
+    chain = make_bank(make_chain, 3, takeover_hook=f"sh {hook}")
+
+    def fail_at(point: str, error: type[BaseException]) -> list[str]:
+        def there(name: str) -> None:
+            if name == f"takeover.{point}":
+                set_hook(None)
+                raise error("planted")
+
+        said.write_text("")
+        caplog.clear()
+        set_hook(there)
+        with pytest.raises(error, match="planted"):
+            move(chain, "n1", "n2")
+        assert roots(chain) == ["n1"]
+        return said.read_text().split()
+
+    with alive(chain):
+        assert fail_at("caught_up", StateError) == [], "it was not told anything"
+        assert fail_at("hooked", KeyboardInterrupt) == ["before", "abort"]
+        assert fail_at("closed", KeyboardInterrupt) == ["before", "abort"]
+        (tmp_path / "no").touch()
+        assert fail_at("ticked", StateError) == ["before", "abort"]
+        assert "stays closed" not in caplog.text
+        assert '"n1" takes writes, but its applications may still be held back' in caplog.text
+        for point in ("hooked", "ticked"):
+            kill_at(f"takeover.{point}")
+            with pytest.raises(Killed):
+                move(chain, "n1", "n2")
+            said.write_text("")
+            move(chain, "n1", "n2", abort=True, dry_run=True)
+            assert said.read_text() == ""
+            move(chain, "n1", "n2", abort=True)
+            assert (said.read_text().split(), roots(chain)) == (["abort"], ["n1"])
 
 
 @pytest.mark.draw("takeovers")

@@ -21,6 +21,7 @@ from vedur.node.epoch import Reign, last_reign, read_reigns
 from vedur.node.info import get_node_info
 from vedur.ops.takeover.options import TakeoverOptions
 from vedur.ops.takeover.run import takeover
+from vedur.ops.takeover.verify import Verdict
 
 ACCOUNTS = 40
 MONEY = ACCOUNTS * 100
@@ -97,10 +98,10 @@ def alive(chain: Chain) -> Iterator[Life]:
         life.end()
 
 
-def move(chain: Chain, old: str, new: str, **options: Any) -> None:
+def move(chain: Chain, old: str, new: str, **options: Any) -> Verdict:
     """Run takeover as the operator does, on the new node; by default nothing is compared then."""
     with chain[new].session() as session:
-        takeover(session, old, TakeoverOptions(**{"compare": False, **options}))
+        return takeover(session, old, TakeoverOptions(**{"compare": False, **options}))
 
 
 def roots(chain: Chain) -> list[str]:

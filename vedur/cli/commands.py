@@ -292,13 +292,15 @@ COMMANDS: tuple[Command, ...] = (
         "an epoch of its own. The old root is a branch of the new one from then on, and the way "
         "back is the same command. Last, with writers at work again, its tables are compared with "
         "those of the new root. Exit code 8: the takeover is done, and tables of the old root "
-        "differ; 9: it is done, and they are not proven equal.\n\n"
+        "differ; 9: it is done, and they are not proven equal; 10: the new root is open, and nodes "
+        "are left that do not read from it, each with a line that says why.\n\n"
         "An error, an interrupt or --timeout opens the old root again. If the command is killed, "
         "run it again to finish it, or with --abort to undo it: possible until the new root is "
         "open.\n\n"
         "--dead-root replaces a root that is gone. The node with the newest tick is found, the new "
         "root catches up from it first, and the nodes that read from the old root read from the "
-        "new one. A node that answers is not dead, and the command refuses then.",
+        "new one. A node that answers is not dead, and the command refuses then; so it does where "
+        "the server answers and turns it away, unless OLD is named with --dead, too.",
         options=(
             option(
                 "--node",

@@ -48,6 +48,16 @@ _NOT_READY = re.compile(
     r"the database system is "
     r"(starting up|shutting down|in recovery mode|not (yet )?accepting connections)"
 )
+_SHUT = re.compile(r'FATAL: +database ".*" (does not exist|is not currently accepting connections)')
+#: What the system and libpq say where no server was reached. Everything else was said by a server,
+#: or because of what a server has said, in any language.
+_SILENCE = re.compile(
+    r"Connection refused|timeout expired|timed out|could not translate host name|failed to resolve"
+    r"|Name or service not known|No route to host|Network is unreachable|Host is (down|unreachable)"
+    r"|No such file or directory|Connection reset by peer|server closed the connection unexpectedly"
+)
+_SPEECH = re.compile(r"failed: [^:\n]+:  ")  # libpq writes two spaces behind a server's severity
+_ATTEMPT = re.compile(r"^- .*$", re.MULTILINE)
 
 Row = Any
 Params = Sequence[Any] | Mapping[str, Any] | None
@@ -77,6 +87,13 @@ def _connect_state(error: psycopg.Error) -> str | None:
     if error.sqlstate is None and _NOT_READY.search(str(error)):
         return "57P03"
     return error.sqlstate
+
+
+def is_silence(text: str) -> bool:
+    """Tell from the text of a failed connect whether no server was there to refuse it. Where
+    several addresses were tried, none may have had one."""
+    attempts = _ATTEMPT.findall(text) or [text]
+    return all(_SILENCE.search(each) and not _SPEECH.search(each) for each in attempts)
 
 
 def error_class(state: str | None) -> type[DatabaseError]:
@@ -310,5 +327,9 @@ def connect(
     except psycopg.Error as error:
         first = error.diag.message_primary or first_line(error)
         state = _connect_state(error)
-        raise ConnectError(first, sqlstate=state, connection=name, query=None) from error
+        text = str(error)
+        raise ConnectError(
+            first, sqlstate=state, connection=name, query=None,
+            silent=is_silence(text), shut=_SHUT.search(text) is not None,
+        ) from error  # fmt: skip
     return Database(raw, name, connstr)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from vedur.errors import StateError
+from vedur.node.epoch import Match, ReignKind, Reigns, last_reign, match_reigns
 from vedur.node.plan import (
     MOVE_CONSUMER,
     TAKEOVER_EPOCH,
@@ -195,6 +196,50 @@ def plan_failover(members: Members, old: str, new: str, dead: Collection[str]) -
 
 def _dead_names(members: Members) -> set[str]:
     return {m.name for m in members.values() if m.dead}
+
+
+def is_beyond(reigns: Reigns, theirs: Reigns, position: int) -> bool:
+    """Tell whether a node that stands at a tick has applied what the root with these reigns never
+    had. Where the set had no epochs before the last reign, its first tick alone tells: whoever has
+    gone behind it with that root has been told of the reign."""
+    last = last_reign(reigns)
+    if match_reigns(theirs, reigns, position) is not Match.SAME:
+        return True
+    told = last is None or any(r.epoch == last.epoch for r in theirs)
+    return not told and last is not None and position > last.first_tick
+
+
+def plan_rest(
+    members: Members, old: str, new: str, dead: Collection[str], beyond: Collection[str]
+) -> Failover:
+    """Plan what an earlier run has left after the promotion; nodes of `beyond` have applied more
+    than the new root."""
+    gone = {*dead, *_dead_names(members)}
+    others = [m for m in members.values() if m.answers and m.name != new]
+    lost = [m.name for m in others if m.provider in gone]
+    # one that was pointed here and has no place: it is ahead, until rejoin gives it one
+    known = members[new].subscribers
+    ahead = [m.name for m in others
+             if m.type == "leaf" and m.provider == new and m.name not in known]  # fmt: skip
+    ahead += [name for name in lost if name in beyond]
+    orphans = [name for name in lost if name not in beyond]
+    tick = members[new].last_tick or 0
+    return Failover(old, new, None, tick, tuple(sorted(orphans)), tuple(sorted(ahead)))
+
+
+def graves(reigns: Reigns, members: Members, old: str, new: str) -> dict[str, int]:
+    """Return the roots that were lost before `old` and have not come back, each with the tick from
+    which on it would have to read."""
+    roots = {reign.epoch: reign.root for reign in reigns}
+    found: dict[str, int] = {}
+    for reign in sorted(reigns, key=lambda r: r.serial):
+        name = roots.get(reign.previous or "")
+        member = members.get(name or "")
+        if reign.kind != ReignKind.FAILOVER or name is None or name in (old, new):
+            continue
+        if member is not None and member.dead:
+            found[name] = reign.first_tick
+    return found
 
 
 def failover_steps(plan: Failover) -> list[PlannedStep]:

@@ -322,6 +322,9 @@ class _Mover:
                 )
                 continue
             self._end_subscription(name, db)
+        if self.is_worker and self.move.provider in member.subscribers:
+            # it was below this node once; the plan has seen that it no longer is
+            unregister_subscriber(self.db, self.queue, self.move.provider, node=self._prefix)
         reach("provider.unsubscribed")
 
     def _end_subscription(self, name: str, db: Database) -> None:

@@ -115,11 +115,24 @@ def _below(node: Claims, known: Mapping[str, Claims]) -> Iterator[Disagreement]:
     for name in node.subscribers or ():
         # a reader that is not known here is new: the root tells of it through the queue
         reader = known.get(name)
-        if reader is not None and reader.failure is None and reader.provider != node.name:
-            yield Disagreement(
-                node.name,
-                f'it keeps a subscription for "{name}", which reads from "{reader.provider}": '
-                "rotation waits for it",
-                "warn",
-                f'"vedur INI change-provider --node={name} --provider={reader.provider}" ends it',
-            )
+        if reader is None or reader.failure is not None or reader.provider == node.name:
+            continue
+        if reader.type == "root":
+            where = "is the root"
+            action = f"takeover {_child_of(name, node, known)} --node={name} --no-compare"
+        else:
+            where = f'reads from "{reader.provider}"'
+            action = f"change-provider --node={name} --provider={reader.provider}"
+        yield Disagreement(
+            node.name,
+            f'it keeps a subscription for "{name}", which {where}: rotation waits for it',
+            "warn",
+            f'"vedur INI {action}" ends it',
+        )
+
+
+def _child_of(root: str, node: Claims, known: Mapping[str, Claims]) -> str:
+    """Return a node that reads from the root, the one at hand if it does: a takeover of it is done
+    already, and the command only ends what is left."""
+    children = [n for n in known.values() if n.failure is None and n.provider == root]
+    return node.name if node in children or not children else children[0].name

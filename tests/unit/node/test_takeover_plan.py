@@ -7,14 +7,18 @@ from dataclasses import replace
 import pytest
 
 from vedur.errors import StateError
+from vedur.node.epoch import Reign, ReignKind
 from vedur.node.plan import Member
 from vedur.node.takeover import (
     TakeoverProgress,
+    graves,
+    is_beyond,
     judge_progress,
     numbered,
     plan_branch,
     plan_failover,
     plan_live,
+    plan_rest,
     read_note,
 )
 
@@ -100,6 +104,49 @@ def test_another_root_or_a_leaf_is_refused() -> None:
     leaf = Member("n2", "leaf", "n1", "w2", 5)
     with pytest.raises(StateError, match="only a branch can become root"):
         plan_failover({"n1": DEAD, "n2": leaf}, "n1", "n2", ())
+
+
+FIRST = Reign("e1", 1, "n1", 0)
+SECOND = Reign("e2", 2, "n2", 11, "e1", ReignKind.FAILOVER)
+THIRD = Reign("e3", 3, "n3", 30, "e2", ReignKind.FAILOVER)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "position", "beyond"),
+    [
+        ([FIRST], 11, False),
+        ([FIRST], 12, True),
+        ([FIRST, SECOND], 12, False),
+        ([], 11, False),
+        ([], 12, True),  # the set had no epochs
+        ([FIRST, Reign("e9", 2, "n9", 5, "e1")], 7, True),
+    ],
+)
+def test_who_has_applied_more_than_the_new_root(
+    theirs: list[Reign], position: int, beyond: bool
+) -> None:
+    assert is_beyond([FIRST, SECOND], theirs, position) is beyond
+    assert not is_beyond([], theirs, position)
+
+
+def test_the_rest_of_a_failover_does_not_lead_who_has_more() -> None:
+    new = replace(branch("n2", 11), type="root", provider=None, subscribers=("n5",))
+    more, less = Member("n4", "leaf", "n1", "w4", 12), Member("n5", "leaf", "n1", "w5", 10)
+    pointed = Member("n6", "leaf", "n2", "w6", 12)
+    members = {"n1": DEAD, "n2": new, "n4": more, "n5": less, "n6": pointed}
+    plan = plan_rest(members, "n1", "n2", (), ["n4"])
+    assert (plan.orphans, plan.ahead) == (("n5",), ("n4", "n6"))
+
+
+def test_roots_that_were_lost_before_are_remembered() -> None:
+    members = {"n1": DEAD, "n2": replace(DEAD, name="n2"), "n3": branch("n3", 30)}
+    assert graves([FIRST, SECOND], members, "n2", "n3") == {"n1": 11}
+    assert graves([FIRST, SECOND, THIRD], members, "n3", "n4") == {"n1": 11, "n2": 30}
+    back = {**members, "n1": branch("n1", 30)}
+    assert graves([FIRST, SECOND], back, "n2", "n3") == {}, "it has come back"
+    moved = replace(SECOND, kind=ReignKind.TAKEOVER)
+    assert graves([FIRST, moved], members, "n2", "n3") == {}, "it was turned, not lost"
+    assert graves([SECOND], members, "n2", "n3") == {}, "nobody knows whom it replaced"
 
 
 def test_the_place_of_a_branch() -> None:

@@ -66,6 +66,19 @@ def test_two_parents() -> None:
     assert said(*nodes[:2], away) == [], "nobody knows from whom it reads"
 
 
+def test_a_place_that_is_left_for_the_root_is_ended_by_a_takeover_that_is_done() -> None:
+    root, low = one("r", "root", None, "b"), one("c", "branch", "b", "r")
+    mid = one("b", "branch", "r", "c", "r")
+    found = find_disagreements((root, mid, low))
+    assert [(d.node, d.what) for d in found] == [
+        (name, 'it keeps a subscription for "r", which is the root: rotation waits for it')
+        for name in ("b", "c")
+    ]
+    # c does not read from the root itself: the command is about a node that does
+    ends = '"vedur INI takeover b --node=r --no-compare" ends it'
+    assert [d.action for d in found] == [ends, ends]
+
+
 def test_a_cycle_is_shown_and_named() -> None:
     nodes = (
         one("r", "root", None),

@@ -16,7 +16,8 @@ it was killed:
 5. each table is compared with the new root and repaired at a tick where the worker waits, as
    `rejoin` does it; what is written or removed is in `vedur.repair_log`.
 
-With `keep_rows` 5 is left out: rows of lost events stay, as Londiste's resurrect leaves them.
+With `keep_rows` 5 is left out: rows of lost events stay, as Londiste's resurrect leaves them. Where
+nobody has the tick any more, 1 and 2 are done, the events are kept, and the node must be made anew.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlencode
 
 from vedur.catalog.lost_events import count_behind, keep_lost_events, keeps_lost_events
@@ -124,9 +125,12 @@ def resurrect(
         _tell(found, lost, options)
         if options.dry_run:
             return Resurrected(found.root, found.tick, lost, False)
-        above, tick = _find_provider(session, view, found)
+        place = _find_provider(session, view, found)
         if view.members[view.local].is_root:
             _close(session, options)
+        if place is None:
+            _give_up(session, found)
+        above, tick = place
         kept = _turn(session, view, found, above, tick, options)
         log.info("%d event(s) are kept in vedur.lost_event: see lost-events", kept)
         return _go_on(session, view, options, spark, found.tick, lost)
@@ -184,23 +188,42 @@ def _tell(found: Successor, lost: dict[str, int], options: ResurrectOptions) -> 
         log.info("Nothing is changed: run it without --dry-run")
 
 
-def _find_provider(session: Session, view: SetView, found: Successor) -> tuple[str, AppliedTick]:
+def _find_provider(
+    session: Session, view: SetView, found: Successor
+) -> tuple[str, AppliedTick] | None:
     """Find who still has the common tick: the root, or a branch of it that keeps the gravestone,
-    where the root has moved since; raises where nobody has."""
+    where the root has moved since. None where nobody has; raises where this node has not."""
     queue = session.queue
     here = get_tick(session.db, queue, found.tick, found.root)
+    if here is None:
+        raise StateError(
+            f"this node no longer has tick {found.tick}, up to which it is one with the root: what "
+            "only it has cannot be told from the rest; nothing is changed; drop the node and "
+            "create it again, which copies its tables"
+        )
     branches = [m.name for m in view.members.values() if m.answers and m.type == "branch"]
     for name in (found.root, *sorted(branches)):
         db = view.databases[name]
         tick = get_tick(db, queue, found.tick, name) if name != view.local else None
         if tick is None or not _follows(session, db, found.root):
             continue
-        if here is not None and here.time == tick.time:
+        if here.time == tick.time:
             return name, tick
-    where = "this node" if here is None else f'root "{found.root}"'
+    return None
+
+
+def _give_up(session: Session, found: Successor) -> NoReturn:
+    """Keep what only this node has, and raise: nobody has the tick from which on it would read, so
+    that it must be made anew, and its queue goes with it."""
+    db, queue, info = session.db, session.queue, session.require_node()
+    with db.transaction():
+        lock_position(db, queue, info.worker_name or "")
+        kept = keep_lost_events(db, queue, found.tick, found.epoch)
+    reach("resurrect.saved")
     raise StateError(
-        f"{where} no longer has tick {found.tick}, from which on this node would have to read: "
-        "nothing is changed; drop the node and create it again, which copies its tables"
+        f'root "{found.root}" no longer has tick {found.tick}, from which on this node would have '
+        f"to read; {kept} event(s) that only this node had are kept now (lost-events), and stay "
+        "when it is dropped: drop the node and create it again, which copies its tables"
     )
 
 
@@ -278,17 +301,23 @@ def _forget_takeover(db: Database, queue: str) -> None:
 
 
 def _end_subscriptions(db: Database, queue: str, view: SetView) -> None:
-    """Nodes that read elsewhere now must not hold back the queue of this one."""
+    """Nodes that read elsewhere now must not hold back the queue of this one, nor what was kept
+    for roots that have come back or were dropped."""
     for item in get_subscriber_info(db, queue):
         member = view.members.get(item.node_name)
         if member is not None and member.answers and member.provider != view.local:
             unregister_subscriber(db, queue, item.node_name)
         elif member is None or not member.answers:
             log.warning("Node '%s' may still read from here: it does not answer", item.node_name)
+    for row in db.query(query("resurrect", "gravestones"), [queue, GRAVESTONE]):
+        member = view.members.get(row.node)
+        if member is None or (member.answers and not member.is_root):
+            db.value(query("node", "unregister_consumer"), [queue, row.node + GRAVESTONE])
 
 
 def _subscribe(session: Session, view: SetView, root: str) -> int:
-    """Step 4: the new root knows this node as a branch, and is rid of the gravestone."""
+    """Step 4: the new root knows this node as a branch, and nobody has its gravestone any more:
+    the root may have moved since it was lost."""
     queue, new = session.queue, view.databases[root]
     info, mine = session.require_node(), view.locations[view.local]
     grave = view.local + GRAVESTONE
@@ -300,8 +329,9 @@ def _subscribe(session: Session, view: SetView, root: str) -> int:
             register_subscriber(new, queue, view.local, info.worker_name or "", tick, node=root)
         elif new.value(query("worker", "is_tagged_dead"), [queue, view.local]):
             register_location(new, queue, mine.node_name, mine.node_location, False, quiet=True)
-        if new.value(query("resurrect", "has_consumer"), [queue, grave]):
-            new.value(query("node", "unregister_consumer"), [queue, grave])
+    # after that: the place here keeps now what the gravestone has kept
+    for name in _keepers(session, view, grave):
+        view.databases[name].value(query("node", "unregister_consumer"), [queue, grave])
     reach("resurrect.subscribed")
     wake_worker(new, queue)
     return tick
@@ -347,10 +377,17 @@ def _go_on(
 
 
 def _is_subscribed(session: Session, view: SetView, root: str) -> bool:
-    new, queue = view.databases[root], session.queue
-    known = [item.node_name for item in get_subscriber_info(new, queue)]
-    grave = view.local + GRAVESTONE
-    return view.local in known and not new.value(query("resurrect", "has_consumer"), [queue, grave])
+    known = [item.node_name for item in get_subscriber_info(view.databases[root], session.queue)]
+    return view.local in known and not _keepers(session, view, view.local + GRAVESTONE)
+
+
+def _keepers(session: Session, view: SetView, grave: str) -> list[str]:
+    """Return the nodes that keep events for a gravestone."""
+    return [
+        name
+        for name, db in view.databases.items()
+        if db.value(query("resurrect", "has_consumer"), [session.queue, grave])
+    ]
 
 
 def _repair(

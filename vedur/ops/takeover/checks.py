@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from vedur.catalog.sequences import get_seq_list
 from vedur.catalog.tables import TableInfo, get_table_list, missing_part
 from vedur.db import Database
+from vedur.names import quote_literal
 from vedur.node.epoch import Match, match_reigns, read_reigns
-from vedur.node.plan import Member, Members
+from vedur.node.plan import Member
 from vedur.node.takeover import require_no_moves
 from vedur.ops.fitness import unfit_keys
 from vedur.ops.members import SetView
@@ -59,7 +60,7 @@ def find_reasons(candidate: Candidate) -> list[str]:
         return reasons  # the rest could not be read, or would only repeat it
     found = [*_rights(candidate), *_tables(candidate), *_sequences(candidate)]
     found += [*_processes(candidate), *_lag(candidate), *_epoch(candidate)]
-    return [*found, *_copies(candidate.view.members)]
+    return [*found, *_copies(candidate)]
 
 
 def _node(candidate: Candidate) -> Iterator[str]:
@@ -106,11 +107,15 @@ def _tables(candidate: Candidate) -> Iterator[str]:
     for table in wanted:
         mine = known.get(table.table_name)
         if mine is None or not mine.local:
-            yield f'table "{table.table_name}" is not replicated on "{new}": add-table it there'
+            yield f'table "{table.table_name}" is not replicated on "{new}": ' + _or_give_up(
+                candidate, "add-table it there", "table", table.table_name
+            )
         elif not mine.ready:
             yield (
-                f'table "{table.table_name}" on "{new}" is in state "{mine.merge_state}": wait '
-                "until it is ok (wait-sync)"
+                f'table "{table.table_name}" on "{new}" is in state "{mine.merge_state}": '
+                + _or_give_up(
+                    candidate, "wait until it is ok (wait-sync)", "table", table.table_name
+                )
             )
         elif part := missing_part(mine, TableMap(table.table_name, table.table_name)):
             yield f'"{new}" has only {part} of table "{table.table_name}"'
@@ -138,15 +143,41 @@ def _sequences(candidate: Candidate) -> Iterator[str]:
     for seq in get_seq_list(source, queue):
         mine = here.get(seq.seq_name)
         if (seq.local or candidate.root is None) and (mine is None or not mine.local):
-            yield f'sequence "{seq.seq_name}" is not replicated on "{new}": add-seq it there'
+            yield f'sequence "{seq.seq_name}" is not replicated on "{new}": ' + _or_give_up(
+                candidate, "add-seq it there", "seq", seq.seq_name
+            )
     tables = [t.dest_table for t in get_table_list(candidate.db, queue).ready]
     for row in candidate.db.query(query("takeover", "sequences_of_tables"), [tables]):
         if row.name not in here:
             yield (
                 f'sequence "{row.name}" gives values to table "{row.table_name}" and is not in the '
-                f'set: "{new}" would give out numbers that are used already; add-seq it on the '
-                f'root, then on "{new}"'
+                f'set: "{new}" would give out numbers that are used already; '
+                + _or_set(candidate, f'add-seq it on the root, then on "{new}"', row.name)
             )
+
+
+def _or_give_up(candidate: Candidate, way: str, kind: str, name: str) -> str:
+    """Return what to do about something that the new root lacks: without the old one it can only
+    be had from another branch, or given up."""
+    if candidate.old is not None:
+        return way
+    call = f"londiste.global_remove_{kind}({quote_literal(candidate.queue)}, {quote_literal(name)})"
+    return (
+        "that cannot be mended without a root: let a branch take over that has it whole (--node), "
+        f'or take it out of the set with "select * from {call}" on "{candidate.new.name}"'
+    )
+
+
+def _or_set(candidate: Candidate, way: str, name: str) -> str:
+    """Return what to do about a sequence that the set does not know."""
+    if candidate.old is not None:
+        return way
+    args = f"{quote_literal(candidate.queue)}, {quote_literal(name)}"
+    return (
+        f'on "{candidate.new.name}", set it behind all numbers that were given out (setval), then '
+        f'"select * from londiste.global_update_seq({args}, 1)" and '
+        f'"select * from londiste.local_add_seq({args})"'
+    )
 
 
 def _processes(candidate: Candidate) -> Iterator[str]:
@@ -183,8 +214,10 @@ def _epoch(candidate: Candidate) -> Iterator[str]:
         log.info("The set has no epoch yet: it gets its first one with the new root")
 
 
-def _copies(members: Members) -> Iterator[str]:
-    for member in members.values():
+def _copies(candidate: Candidate) -> Iterator[str]:
+    if candidate.old is None:
+        return  # a copy from a root that is gone never ends: it begins anew at the new one
+    for member in candidate.view.members.values():
         if member.copies:
             yield (
                 f'{len(member.copies)} table(s) of node "{member.name}" are being copied '

@@ -16,9 +16,10 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from vedur.catalog.tables import local_set_table_state
 from vedur.db import Database
 from vedur.db.contract import command
-from vedur.errors import StateError, VedurError
+from vedur.errors import ConnectError, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.log import mask
 from vedur.node.endpoint import Endpoint
@@ -31,16 +32,21 @@ from vedur.node.state import change_consumer_provider
 from vedur.node.takeover import (
     Failover,
     failover_steps,
+    graves,
+    is_beyond,
     numbered,
     plan_branch,
     plan_failover,
+    plan_rest,
     require_no_moves,
 )
 from vedur.ops.change_provider import run_move
 from vedur.ops.members import SetView, read_members
 from vedur.ops.session import Session
 from vedur.ops.takeover.checks import Candidate, find_reasons
+from vedur.ops.takeover.leave import end_subscriptions
 from vedur.ops.takeover.options import TakeoverOptions, run_hook
+from vedur.ops.takeover.verify import Verdict
 from vedur.sql import query
 
 log = logging.getLogger(__name__)
@@ -53,14 +59,14 @@ _PERIOD = 0.05
 
 def fail_over(
     session: Session, view: SetView, old: str, new: str, options: TakeoverOptions
-) -> None:
-    """Replace a root that is gone."""
-    _require_gone(session, view, old)
+) -> Verdict:
+    """Replace a root that is gone; says whether every node that answers reads from the new one."""
+    _require_gone(session, view, old, options)
     member = require_member(view.members, new)
-    dead = (*options.dead, old)
+    dead = tuple(dict.fromkeys((*options.dead, old)))
     if member.is_root:
         _require_begun(session, view, old, new)
-        plan = _rest(view, old, new, dead)
+        plan = _rest(session, view, old, new, dead)
     else:
         plan = plan_failover(view.members, old, new, dead)
         _require_fit(session, view, new, options)
@@ -68,15 +74,20 @@ def fail_over(
         log.log(logging.INFO if options.dry_run else logging.DEBUG, "%s", line)
     if options.dry_run:
         log.info("Nothing is changed: --dry-run")
-        return
+        return Verdict.EQUAL
     with _one_at_a_time(session, view, new):
         if not member.is_root:
-            tag_dead(session, view, dead)
+            tag_dead(session, view, dead, options.timeout)
+            # until now somebody may have read on from a node that only this command cannot reach
+            view = read_members(session, dead)
+            plan = plan_failover(view.members, old, new, dead)
             _catch_up(session, view, plan, options)
             _promote(session, view, plan)
         view = read_members(session, dead)
         left = _move_orphans(session, view, plan, options, dead)
+        end_subscriptions(session, view, new)
     _finish(session, view, plan, left, options)
+    return Verdict.NODES_LEFT if left else Verdict.EQUAL
 
 
 def replace_dead_branch(
@@ -84,7 +95,7 @@ def replace_dead_branch(
 ) -> None:
     """Let a node take the place of a branch that is gone: it reads from the provider of that one,
     and with --all the other nodes below it read from the new one."""
-    _require_gone(session, view, old)
+    _require_gone(session, view, old, options)
     above, moves = plan_branch(view.members, old, new, everybody=options.everybody)
     require_no_moves(view.members, [new])
     for at, (node, provider) in enumerate(moves, 1):
@@ -92,8 +103,8 @@ def replace_dead_branch(
     if options.dry_run:
         log.info("Nothing is changed: --dry-run")
         return
-    dead = (*options.dead, old)
-    tag_dead(session, view, dead)
+    dead = tuple(dict.fromkeys((*options.dead, old)))
+    tag_dead(session, view, dead, options.timeout)
     for node, provider in moves:
         run_move(session, view, plan_move(view.members, node, provider), options.timeout)
         view = read_members(session, dead)
@@ -101,15 +112,26 @@ def replace_dead_branch(
     log.info("'%s' reads from '%s'; drop-node %s when it will not come back", new, above, old)
 
 
-def _require_gone(session: Session, view: SetView, old: str) -> None:
-    """Raise if a node that is called dead answers."""
+def _require_gone(session: Session, view: SetView, old: str, options: TakeoverOptions) -> None:
+    """Raise if a node that is called dead answers, or its server does: who is turned away there is
+    no proof that nobody writes."""
     location = view.locations[old].node_location
     endpoint = Endpoint.of_node(session.settings, location).with_connect_timeout(_PROBE_SECONDS)
     try:
         with endpoint.open("probe") as db:
             info = get_node_info(db, session.queue) if has_schema(db) else None
     except VedurError as error:
-        log.info("'%s' does not answer: %s", old, mask(error.message))
+        why = mask(error.message)
+        if not isinstance(error, ConnectError) or not (error.is_silent or error.is_shut):
+            if old not in options.dead:
+                raise StateError(
+                    f'the server of "{old}" answers, and refuses this command ({why}): a root that '
+                    "lives goes on taking writes; nothing is changed; stop its server, or if "
+                    f"nobody can write there, say --dead={old}, too"
+                ) from error
+            log.warning("The server of '%s' answers (%s): --dead says that it is gone", old, why)
+            return
+        log.info("'%s' does not answer: %s", old, why)
         return
     if info is not None and info.node_name == old:
         raise StateError(
@@ -127,21 +149,15 @@ def _require_begun(session: Session, view: SetView, old: str, new: str) -> None:
         raise StateError(f'"{new}" is root already, and did not replace "{old}"')
 
 
-def _rest(view: SetView, old: str, new: str, dead: tuple[str, ...]) -> Failover:
+def _rest(session: Session, view: SetView, old: str, new: str, dead: tuple[str, ...]) -> Failover:
     """Plan what an earlier run has left after the promotion."""
-    gone = {*dead, *(m.name for m in view.members.values() if m.dead)}
-    tick = view.members[new].last_tick or 0
-    orphans = [
-        m.name for m in view.members.values() if m.answers and m.name != new and m.provider in gone
+    reigns = read_reigns(view.databases[new], session.queue)
+    beyond = [
+        name
+        for name, db in view.databases.items()
+        if is_beyond(reigns, read_reigns(db, session.queue), view.members[name].tick or 0)
     ]
-    # one that was pointed here and has no place: it is ahead, until rejoin gives it one
-    known = view.members[new].subscribers
-    ahead = [
-        m.name
-        for m in view.members.values()
-        if m.answers and m.type == "leaf" and m.provider == new and m.name not in known
-    ]
-    return Failover(old, new, None, tick, tuple(sorted(orphans)), tuple(sorted(ahead)))
+    return plan_rest(view.members, old, new, dead, beyond)
 
 
 def _require_fit(session: Session, view: SetView, new: str, options: TakeoverOptions) -> None:
@@ -187,13 +203,17 @@ def _unlock(db: Database, queue: str) -> None:
         db.value(query("node", "unlock_move"), [queue])
 
 
-def tag_dead(session: Session, view: SetView, names: tuple[str, ...]) -> None:
-    """Tell every node that answers which ones are gone."""
+def tag_dead(session: Session, view: SetView, names: tuple[str, ...], timeout: float) -> None:
+    """Tell every node that answers which ones are gone. With the position locked: a batch that was
+    being committed is there when this returns, and none is read from them any more."""
     for name, db in view.databases.items():
-        for gone in names:
-            if db.value(query("node", "knows_location"), [session.queue, gone]):
-                prefix = view.prefix(name)
-                register_location(db, session.queue, gone, None, True, node=prefix, quiet=True)
+        with db.transaction():
+            db.value(query("takeover", "lock_timeout"), [f"{int(max(timeout, 1.0) * 1000)}ms"])
+            lock_position(db, session.queue, view.members[name].worker)
+            for gone in names:
+                if db.value(query("node", "knows_location"), [session.queue, gone]):
+                    prefix = view.prefix(name)
+                    register_location(db, session.queue, gone, None, True, node=prefix, quiet=True)
         reach("takeover.tagged")
 
 
@@ -202,7 +222,8 @@ def _catch_up(session: Session, view: SetView, plan: Failover, options: Takeover
     db, queue = view.databases[plan.new], session.queue
     if plan.source is not None:
         log.info("'%s' catches up from '%s' to tick %s", plan.new, plan.source, plan.tick)
-        run_move(session, view, plan_move(view.members, plan.new, plan.source), options.timeout)
+        if view.members[plan.new].provider != plan.source:
+            run_move(session, view, plan_move(view.members, plan.new, plan.source), options.timeout)
     worker = view.members[plan.new].worker
     deadline = session.clock.monotonic() + options.timeout
     while (read_position(db, queue, worker) or 0) < plan.tick:
@@ -227,7 +248,7 @@ def _promote(session: Session, view: SetView, plan: Failover) -> None:
         raise_sequences(db, queue, {})
         args = (queue, epoch, ReignKind.FAILOVER.value, tick)
         command(db, "vedur.promote", *args, node=view.prefix(plan.new))
-        db.value(query("node", "register_consumer_at"), [queue, plan.old + GRAVESTONE, tick])
+        _keep_for_the_dead(db, queue, view, plan, tick)
         for name in plan.orphans:
             # from now on rotation goes by the consumers of this queue: what they need stays
             member = view.members[name]
@@ -236,6 +257,18 @@ def _promote(session: Session, view: SetView, plan: Failover) -> None:
         register_location(db, queue, plan.old, None, True, quiet=True)  # an event for all nodes
     reach("takeover.failed_over")
     log.info("'%s' is the root behind tick %s, epoch %s", plan.new, tick, epoch)
+
+
+def _keep_for_the_dead(
+    db: Database, queue: str, view: SetView, plan: Failover, tick: int | None
+) -> None:
+    """Keep what the old root needs to come back, and what roots need that were lost before it: the
+    root that kept that is gone, too."""
+    for name, first in graves(read_reigns(db, queue), view.members, plan.old, plan.new).items():
+        kept = db.value(query("resurrect", "has_consumer"), [queue, name + GRAVESTONE])
+        if not kept and get_tick(db, queue, first, plan.new) is not None:
+            db.value(query("node", "register_consumer_at"), [queue, name + GRAVESTONE, first])
+    db.value(query("node", "register_consumer_at"), [queue, plan.old + GRAVESTONE, tick])
 
 
 def _move_orphans(
@@ -249,16 +282,35 @@ def _move_orphans(
     not, with the reason."""
     left: dict[str, str] = {}
     for name in plan.ahead:
-        _point(session, view, name, plan.new)
-        left[name] = "it has applied more than the new root: run rejoin --apply there"
+        if view.members[name].type == "leaf":
+            _point(session, view, name, plan.new)
+        way = "rejoin --apply" if view.members[name].type == "leaf" else "resurrect"
+        left[name] = f"it has applied more than the new root: run {way} there"
     for name in plan.orphans:
         try:
+            if _begin_copies_anew(session, view, name):
+                view = read_members(session, dead)
             run_move(session, view, plan_move(view.members, name, plan.new), options.timeout)
         except StateError as error:
             left[name] = error.message
         view = read_members(session, dead)
         reach("takeover.orphan_led")
     return left
+
+
+def _begin_copies_anew(session: Session, view: SetView, name: str) -> bool:
+    """Set first copies back that have lost their source; they begin at the new root. Returns
+    whether there were any."""
+    db, tables = view.databases[name], view.members[name].copies
+    if not tables:
+        return False
+    with db.transaction():
+        lock_position(db, session.queue, view.members[name].worker)
+        for table in tables:
+            local_set_table_state(db, session.queue, table, None, None)
+    log.info("'%s' copies from the new root, from the beginning: %s", name, ", ".join(tables))
+    reach("takeover.recopied")
+    return True
 
 
 def _point(session: Session, view: SetView, name: str, new: str) -> None:
@@ -280,7 +332,7 @@ def _finish(
     options: TakeoverOptions,
 ) -> None:
     for name, why in left.items():
-        log.warning("'%s' does not read from '%s' yet: %s", name, plan.new, why)
+        log.error("'%s' does not read from '%s' yet: %s", name, plan.new, why)
     here = view.locations[plan.new].node_location
     run_hook(session.settings, "after", plan.old, plan.new, here, options.timeout)
     log.info(

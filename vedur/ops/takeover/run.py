@@ -11,12 +11,13 @@ transaction on one node, whose state the nodes keep themselves (`vedur/node/take
     follow            the new root has applied that tick
     promote           the new root is open, with an epoch of its own; the old one is subscribed
     turn              the old root is a branch of the new one
+    leave             nobody keeps a place for the new root any more (`leave.py`)
     compare           its tables are those of the new root (`verify.py`)
 
-Until the promotion an error, an interrupt or --abort opens the old root again. The epoch of the
-new reign is chosen when the old root is closed, and undoing bars it on the new root first: a
-command that hangs somewhere cannot promote it any more. After the promotion the same command
-finishes what is left.
+Until the promotion an error, an interrupt or --abort opens the old root again, and lets the hook
+undo what it has done. The epoch of the new reign is chosen when the old root is closed, and undoing
+bars it on the new root first: a command that hangs somewhere cannot promote it any more. After the
+promotion the same command finishes what is left.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from urllib.parse import urlencode
 from vedur.catalog.sequences import get_seq_list
 from vedur.db import Database
 from vedur.db.contract import Answer, command
-from vedur.errors import DatabaseError, RefusedError, StateError, VedurError
+from vedur.errors import RefusedError, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.log import mask
 from vedur.node.epoch import add_reigns, keeps_epochs
@@ -43,7 +44,6 @@ from vedur.node.plan import (
     TAKEOVER_TO,
     TAKEOVER_TXID,
     Member,
-    parents_of,
     plan_move,
     require_member,
 )
@@ -69,6 +69,7 @@ from vedur.ops.pause import NoAnswer, wait_accepted
 from vedur.ops.session import Session
 from vedur.ops.takeover.checks import Candidate, find_reasons
 from vedur.ops.takeover.drain import wait_for_writers
+from vedur.ops.takeover.leave import end_subscriptions
 from vedur.ops.takeover.options import TakeoverOptions, run_hook
 from vedur.ops.takeover.verify import Verdict, compare_old_root
 from vedur.sql import query
@@ -103,7 +104,7 @@ def takeover(
     if options.abort:
         undo_takeover(session, view, old, options)
     elif options.dead_root:
-        fail_over(session, view, old, new, options)
+        return fail_over(session, view, old, new, options)
     elif options.dead_branch:
         replace_dead_branch(session, view, old, new, options)
     elif require_member(view.members, old).is_root or require_member(view.members, new).is_root:
@@ -175,6 +176,7 @@ class _Live:
         self.root, self.db = view.databases[old], view.databases[new]
         self.queue, self.clock = session.queue, session.clock
         self._closed_at: float | None = None
+        self._before = False  # the hook was told that writers are to be held back
         self._deadline = self.clock.monotonic() + options.timeout
 
     def run(self) -> None:
@@ -184,7 +186,9 @@ class _Live:
             self.view.members, self.old.name, self.new.name, everybody=everybody
         )
         _show(numbered(steps), self.options)
-        if progress is TakeoverProgress.DONE:
+        if progress is TakeoverProgress.DONE and not self.options.dry_run:
+            with self._one_at_a_time():
+                end_subscriptions(self.session, self.view, self.new.name)
             self._finish()
             return
         if progress is TakeoverProgress.OPEN:
@@ -192,10 +196,15 @@ class _Live:
         if self.options.dry_run:
             return
         with self._one_at_a_time():
-            if progress is TakeoverProgress.OPEN:
-                self._prepare(others)
-            note = self._hand_over(progress)
+            try:
+                if progress is TakeoverProgress.OPEN:
+                    self._prepare(others)
+                note = self._hand_over(progress)
+            except BaseException as error:  # an interrupt, too: writers must not be kept out for it
+                self._undo(error)
+                raise
             self._turn(note)
+            end_subscriptions(self.session, self.view, self.new.name)
         self._finish()
 
     def find_reasons(self) -> list[str]:
@@ -235,6 +244,7 @@ class _Live:
             reach("takeover.moved")
         self.catch_up()
         reach("takeover.caught_up")
+        self._before = True
         self._hook("before")
 
     def catch_up(self) -> None:
@@ -265,23 +275,17 @@ class _Live:
     # -- the window -----------------------------------------------------------------------------
 
     def _hand_over(self, progress: TakeoverProgress) -> Note:
-        """Do the steps from closing to promotion; on any error the old root is open again."""
+        """Do the steps from closing to promotion."""
         self._deadline = self.clock.monotonic() + self.options.timeout
-        try:
-            note = (
-                self._close()
-                if progress is TakeoverProgress.OPEN
-                else read_note(self._now(self.old))
-            )
-            assert note is not None
-            if progress is TakeoverProgress.PROMOTED:
-                return note
-            note = self._write_last_tick(note)
-            self._follow(note)
-            self._promote(note)
-        except BaseException as error:  # an interrupt, too: writers must not stay locked out for it
-            self._undo(error)
-            raise
+        note = (
+            self._close() if progress is TakeoverProgress.OPEN else read_note(self._now(self.old))
+        )
+        assert note is not None
+        if progress is TakeoverProgress.PROMOTED:
+            return note
+        note = self._write_last_tick(note)
+        self._follow(note)
+        self._promote(note)
         return note
 
     def _now(self, member: Member) -> Member:
@@ -365,13 +369,15 @@ class _Live:
             log.info("Writers were refused for %.2f s", window)
 
     def _undo(self, error: BaseException) -> None:
-        """Open the old root again unless the new one is promoted; say what is to be done."""
+        """Open the old root again unless the new one is promoted, and let the hook undo what it
+        was told before; say what is to be done."""
         try:
-            if read_note(self._now(self.old)) is None:
+            note = read_note(self._now(self.old))
+            if note is not None:
+                reopen(self.session, self.root, self.db, self.old.name, note)
+                log.error('"%s" takes writes again: the takeover is undone', self.old.name)
+            elif not self._before:
                 return
-            reopen(self.session, self.root, self.db, self.old.name, read_note(self._now(self.old)))
-            log.error('"%s" takes writes again: the takeover is undone', self.old.name)
-            self._hook("abort")
         except VedurError as again:
             log.error(
                 '"%s" stays closed for writers (%s): run the same command again to finish the '
@@ -379,11 +385,14 @@ class _Live:
                 self.old.name,
                 mask(again.message),
             )
+            return
+        here = self.view.locations[self.old.name].node_location
+        _hook_abort(self.session, self.old.name, self.new.name, here, self.options)
 
     # -- afterwards -----------------------------------------------------------------------------
 
     def _turn(self, note: Note) -> None:
-        """Make the old root a branch of the new one, and end the subscriptions of the new one."""
+        """Make the old root a branch of the new one, which reads from it no longer."""
         now = read_note(self._now(self.old))
         tick = note.tick if note.tick is not None else (now.tick if now else None)
         assert tick is not None
@@ -407,9 +416,6 @@ class _Live:
             add_reigns(root, self.db, queue)  # so that it can tell writers at once where to go
             _set_note(root, queue, None)
         reach("takeover.turned")
-        for name in parents_of(self.view.members, self.new.name):
-            if name not in (self.old.name, self.new.name) and name in self.view.databases:
-                unregister_subscriber(self.view.databases[name], queue, self.new.name, node=name)
 
     def _stop_foreign_worker(self) -> None:
         """Pause the worker of a root of Londiste's, and wait until it stands still: it ends where
@@ -433,13 +439,12 @@ class _Live:
             reach("takeover.finished")
 
     def _hook(self, moment: str) -> None:
-        target = self.old.name if moment == "abort" else self.new.name
         run_hook(
             self.session.settings,
             moment,
             self.old.name,
             self.new.name,
-            self.view.locations[target].node_location,
+            self.view.locations[self.new.name].node_location,
             self.options.timeout,
         )
 
@@ -530,6 +535,13 @@ def undo_takeover(session: Session, view: SetView, old: str, options: TakeoverOp
     """Undo a takeover that was begun: the old root takes writes again."""
     root = require_member(view.members, old)
     note = read_note(root)
+    here = view.locations[old].node_location
+    if root.is_root and note is None and not root.closed and session.settings.takeover_hook:
+        # one that was killed before it closed anything, or after it had opened it again
+        log.info("'%s' takes writes: there is nothing to undo but what the hook has done", old)
+        if not options.dry_run:
+            _hook_abort(session, old, options.node or view.local, here, options)
+        return
     if not root.is_root or note is None:
         raise StateError(
             f'node "{old}" is not closed for a takeover: there is nothing to undo'
@@ -550,8 +562,21 @@ def undo_takeover(session: Session, view: SetView, old: str, options: TakeoverOp
         return
     reopen(session, view.databases[old], new, old, note)
     log.info("'%s' takes writes again: the takeover by '%s' is undone", old, note.to)
-    here = view.locations[old].node_location
+    _hook_abort(session, old, note.to, here, options)
+
+
+def _hook_abort(
+    session: Session, old: str, new: str, location: str, options: TakeoverOptions
+) -> None:
+    """Let the hook undo what it has done before; that the root is open again stands, whatever
+    becomes of it."""
     try:
-        run_hook(session.settings, "abort", old, note.to, here, options.timeout)
-    except DatabaseError as error:
-        log.warning("%s", error.message)
+        run_hook(session.settings, "abort", old, new, location, options.timeout)
+    except StateError as error:
+        log.error(
+            '"%s" takes writes, but its applications may still be held back: %s; run takeover %s '
+            "--abort again, which runs it again",
+            old,
+            error.message,
+            old,
+        )

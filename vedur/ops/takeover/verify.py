@@ -32,11 +32,12 @@ _MAX_WAIT = 300.0
 
 
 class Verdict(IntEnum):
-    """What is known of the old root after a takeover; the exit code of the command."""
+    """What is known of the set after a takeover; the exit code of the command."""
 
     EQUAL = 0  # or nobody asked
     DIFFERENT = 8
     NOT_PROVEN = 9
+    NODES_LEFT = 10  # the root is another one, and nodes do not read from it yet
 
 
 def compare_old_root(

@@ -58,3 +58,12 @@ select exists (
     join pgq.queue q on q.queue_id = s.sub_queue
     join pgq.consumer c on c.co_id = s.sub_consumer
     where q.queue_name = %s and c.co_name = %s)
+
+-- name: gravestones
+-- Lost roots for which a queue keeps events: consumers whose names end so.
+select pg_catalog.left(c.co_name, -pg_catalog.length(g.ending)) as node
+from pgq.subscription s
+join pgq.queue q on q.queue_id = s.sub_queue
+join pgq.consumer c on c.co_id = s.sub_consumer
+cross join (select %s::text as queue, %s::text as ending) g
+where q.queue_name = g.queue and pg_catalog.right(c.co_name, pg_catalog.length(g.ending)) = g.ending
