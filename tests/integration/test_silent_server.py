@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.fixtures.proxy import Proxy
+from tests.fixtures.wait import until
 from vedur import db as vdb
 from vedur.db import silence
 from vedur.db.conninfo import parse, with_params
 from vedur.errors import ConnectError
+from vedur.node.move_lock import try_lock_move, unlock_move
 
 MakeProxy = Callable[[int], Proxy]
 
@@ -90,3 +92,18 @@ def test_a_commit_without_an_answer_is_given_up(
             monkeypatch.setattr(silence, "LOGIN", 2)
             proxy.stall()
         assert mine.closed
+
+
+def test_a_session_that_locks_a_node_does_not_outlive_its_machine(db: vdb.Database) -> None:
+    other = vdb.connect(db.connstr, autocommit=True)
+    with vdb.connect(db.connstr, autocommit=True) as mine:
+        assert try_lock_move(mine, "q")
+        # what another session cannot see: its server looks after it, and not after two hours
+        assert mine.value("show tcp_keepalives_idle") == "30"
+        assert mine.value("show tcp_user_timeout") == "60000"
+        assert not try_lock_move(other, "q")
+        other.execute("select pg_terminate_backend(%s, 60000)", [mine.backend_pid])
+        unlock_move(mine, "q")  # the session is lost, the lock with it, and that is no error
+        assert until(lambda: try_lock_move(other, "q"))
+        unlock_move(other, "q")
+    other.close()
