@@ -25,7 +25,7 @@ MakeChain = Callable[..., Chain]
 pytestmark = [
     pytest.mark.usefixtures("without_spark"),
     pytest.mark.spark,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
 ]
 
 #: Steps at which the command is killed here; see tests/torture/test_short.py.
@@ -153,7 +153,6 @@ def test_the_worker_of_the_new_root_lends_its_session(
     try:
         with alive(chain):
             assert run(chain, "n1", "n2", None) is Verdict.EQUAL
-            assert len(answered) == 2  # both tables
             assert set(map(port_and_name, answered)) == {port_and_name(chain["n1"].settings.db)}
             chain["n1"].db.execute(
                 "set session_replication_role = replica; delete from acct where id = 5;"
