@@ -42,6 +42,7 @@ def run(chain: Chain, old: str, new: str, spark: Any, at: str | None = None) -> 
         return takeover(session, old, TakeoverOptions(node=new), spark)
 
 
+@pytest.mark.draw("takeovers")
 def test_the_old_root_is_compared(
     make_chain: MakeChain, spark: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -80,6 +81,7 @@ def test_the_old_root_is_compared(
         assert "The takeover is done, but 'n2' differs" in caplog.text
 
 
+@pytest.mark.draw("takeovers")
 def test_whatever_ends_the_comparison_the_takeover_is_done(
     make_chain: MakeChain, spark: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -124,6 +126,7 @@ def test_whatever_ends_the_comparison_the_takeover_is_done(
             assert said[0].endswith("): run compare with its ini")
 
 
+@pytest.mark.draw("takeovers")
 def test_the_worker_of_the_new_root_lends_its_session(
     make_chain: MakeChain,
     spark: Any,
@@ -168,6 +171,7 @@ def port_and_name(connstr: str) -> tuple[str, str]:
     return params["port"], params["dbname"]
 
 
+@pytest.mark.draw("takeovers")
 def test_a_comparison_that_fails_is_no_failed_takeover(
     make_chain: MakeChain, spark: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -265,6 +265,7 @@ def takeovers(net: Net, cases: list[tuple[str, str]]) -> None:
             bank.require_kept(name)
 
 
+@pytest.mark.draw("takeovers")
 def test_some_faults_of_a_takeover(net: Net) -> None:
     takeovers(
         net,
@@ -343,6 +344,7 @@ def test_every_step_of_a_failover_and_of_the_way_back(net: Net, fault: str) -> N
     failovers(net, [(step, later, fault) for step, later in zip(steps, RESURRECT, strict=True)])
 
 
+@pytest.mark.draw("takeovers")
 def test_a_root_that_hangs_is_replaced(net: Net) -> None:
     """Its disk does not answer, say: connections to it stay open, new ones are taken, and nothing
     comes. Workers of the survivors must not wait for it."""
