@@ -107,7 +107,7 @@ def _reopened(c: Cycle) -> Iterator[None]:
         yield
     finally:
         c.rig.query(MID, "select pgq.unregister_consumer(%s, %s)", [QUEUE, copy])
-        if c.rig.value(MID, _PAUSED, [MID]):
+        if is_paused(c, MID):
             c.rig.ok(MID, "resume")
 
 
@@ -213,10 +213,20 @@ def _broken(c: Cycle, point: str, action: str, ini: str, *words: str) -> Done | 
     return with_command(c, point, action, command)[0]
 
 
+def provider_of(c: Cycle, node: str) -> str:
+    """The node that another one reads from, as it says itself."""
+    return str(c.rig.value(node, _PROVIDER, [node]))
+
+
+def is_paused(c: Cycle, node: str) -> bool:
+    """Does its worker rest?"""
+    return bool(c.rig.value(node, _PAUSED, [node]))
+
+
 def _moved(c: Cycle, to: str, old: str) -> bool:
     """The leaf reads from one node, runs, and is not subscribed at the other."""
-    here = c.rig.value(LEAF, _PROVIDER, [LEAF]) == to
-    return here and not c.rig.value(LEAF, _PAUSED, [LEAF]) and not c.rig.value(old, _KNOWN, [LEAF])
+    here = provider_of(c, LEAF) == to
+    return here and not is_paused(c, LEAF) and not c.rig.value(old, _KNOWN, [LEAF])
 
 
 def _move(c: Cycle, to: str, old: str) -> None:
@@ -240,7 +250,7 @@ def at_provider(point: str, action: str) -> Run:
 
 
 @contextlib.contextmanager
-def _extra(c: Cycle, kind: str) -> Iterator[tuple[str, ...]]:
+def extra_node(c: Cycle, kind: str) -> Iterator[tuple[str, ...]]:
     """A database for one more node below the branch, and the words that create it."""
     c.rig.query(MID, f"create database {EXTRA}")
     location = c.rig.through(MID).replace(f"dbname={DBNAME}", f"dbname={EXTRA}")
@@ -261,10 +271,10 @@ def at_create(kind: str, point: str, action: str) -> Run:
     """A fault while a node is created below the branch; the same command again ends it."""
 
     def run(c: Cycle) -> None:
-        with _extra(c, kind) as words:
+        with extra_node(c, kind) as words:
             _broken(c, point, action, EXTRA, *words)
             _repeat(c, EXTRA, *words)
-            with _connect(c, EXTRA) as db:
+            with connect_extra(c, EXTRA) as db:
                 text = "select last_tick_id from pgq_node.local_state where consumer_name = %s"
                 applied = db.execute(text, [EXTRA]).fetchone()
             stands = c.rig.query(MID, _STANDS, [QUEUE, EXTRA])
@@ -274,7 +284,7 @@ def at_create(kind: str, point: str, action: str) -> Run:
     return run
 
 
-def _connect(c: Cycle, dbname: str) -> psycopg.Connection[Any]:
+def connect_extra(c: Cycle, dbname: str) -> psycopg.Connection[Any]:
     connstr = c.rig.servers[MID].connstr(dbname)
     return psycopg.connect(connstr, autocommit=True, application_name="torture")
 
@@ -283,7 +293,7 @@ def at_drop(point: str, action: str) -> Run:
     """The leaf moves below one more branch, which is then dropped from over it."""
 
     def run(c: Cycle) -> None:
-        with _extra(c, "branch") as words:
+        with extra_node(c, "branch") as words:
             c.rig.ok(EXTRA, *words)
             c.rig.start_worker(EXTRA, plain=True)
             c.rig.wait(lambda: c.rig.value(LEAF, _LOCATED, [EXTRA]), "the leaf to hear of it", 120)
@@ -296,7 +306,7 @@ def at_drop(point: str, action: str) -> Run:
             finally:
                 if c.rig.value(ROOT, _LOCATED, [EXTRA]):
                     _repeat(c, ROOT, *drop)
-                if c.rig.value(LEAF, _PROVIDER, [LEAF]) != MID:
+                if provider_of(c, LEAF) != MID:
                     raise checks.Failed("the leaf does not read from the branch")
 
     return run

@@ -58,7 +58,7 @@ class Campaign:
 
     def __enter__(self) -> Campaign:
         self.rig.start()
-        self.load = Load(lambda: self.rig.connect("root"), self.seed).start()
+        self.load = Load(lambda: self.rig.connect(self.rig.writer), self.seed).start()
         self.queues = [Queues(self.rig, node) for node in self.rig.nodes[1:-1]]
         self.baseline = checks.Baseline(self.rig)
         return self

@@ -29,6 +29,7 @@ from tests.torture import clockshim, schema
 from tests.torture.commands import Commands, Done
 from tests.torture.plain import PLAIN
 from tests.torture.processes import Supervised, working_in
+from tests.torture.spark_server import SparkServer
 from tests.torture.wire import NoWire, Wire
 from vedur.demo.lab import QUEUE, Lab
 from vedur.demo.server import Server, available
@@ -51,6 +52,7 @@ _WORKER = {
     "global_wm_publish_period": "5",
     "local_wm_publish_period": "5",
     "ticker_max_lag": "0.4",
+    "takeover_hook": "true",
 }
 _TICKER = {"maint_period": "2", "retry_period": "5", "check_period": "5", "syslog": "0"}
 _SERVER = {
@@ -93,6 +95,8 @@ class Rig:
         self.mounted = False
         #: in so many cycles more the branch may tell a watermark of its own (sync_watermark)
         self.synced = 0
+        #: the node that the load writes to
+        self.writer = ROOT
         self._kept = threading.local()
 
     # -- beginning and end ----------------------------------------------------------------------
@@ -122,7 +126,7 @@ class Rig:
             with self.connect(MID) as db:
                 db.execute(schema.TABLES + schema.BRANCH_ONLY)
         self.commands = Commands(self.base, self.env())
-        self._write_inis()
+        self._write_inis(self._spark_section())
         self._create_root()
         for name in self.followers:  # from the root down: each copies from the one above
             self._create_follower(name)
@@ -188,9 +192,22 @@ class Rig:
                 self.disk.chmod(0o755)
                 shutil.chown(self.disk / "data", self.servers[LEAF].user)
 
-    def _write_inis(self) -> None:
+    def _spark_section(self) -> str:
+        """Workers and commands start a Spark of their own; where workers do without, commands share
+        one, so that each of them can be killed and given again at once."""
+        if self.plain:
+            server = SparkServer(self.base)
+            env = {**self.env(), **server.env}
+            output = self.base / "log" / "spark.out"
+            self.processes["spark"] = Supervised(
+                "spark", server.argv, env, output, self.base
+            ).start()
+            self.wait(server.listens, "the Spark of the commands", 300.0)
+            return f"\n[spark]\nspark.remote = {server.address}\n"
         java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # starts sooner
-        spark = f"\n[spark]\nspark.master = local[2]\nspark.driver.extraJavaOptions = {java}\n"
+        return f"\n[spark]\nspark.master = local[2]\nspark.driver.extraJavaOptions = {java}\n"
+
+    def _write_inis(self, spark: str) -> None:
         for name in self.nodes:
             self.lab.worker_ini(name, self.through(name), _WORKER, spark)
         if MID in self.nodes:

@@ -47,7 +47,8 @@ WORKS = {
 #: Works of the worker that use Spark.
 _SPARK = ("batch", "ahead", "copy")
 _STARTS_COMMAND = re.compile(
-    r" at (moment|compare|repair|filter|rejoin|quarantine\.(applied|released))"
+    r" at (moment|compare|repair|filter|rejoin|takeover|reign|resurrect"
+    r"|quarantine\.(applied|released))"
 )
 _STARTS_WORKER = re.compile(
     "(worker|leaf): kill|Java: kill|kill -9 at (batch|ahead|copy|script|quarantine|branch)"
@@ -62,10 +63,12 @@ def what_and_step(fault: str) -> tuple[str, str]:
 
 def is_dear(name: str, plain: bool = False) -> bool:
     """Does the fault make somebody start Spark? That takes minutes on a busy machine; `plain`
-    workers do without."""
+    workers do without, and commands have one there that is running."""
+    if plain:
+        return False
     if _STARTS_COMMAND.search(name):
         return True
-    return not plain and bool(_STARTS_WORKER.search(name)) and not name.startswith("root's")
+    return bool(_STARTS_WORKER.search(name)) and not name.startswith("root's")
 
 
 def _cut(name: str) -> Run:
@@ -197,12 +200,14 @@ def at_step(work: str, what: str, action: str) -> Run:
     return run
 
 
-def choose(c: Cycle, work: str) -> str:
-    """What else breaks while a process is held."""
+def choose(c: Cycle, work: str, spare: str | None = None) -> str:
+    """What else breaks while a process is held; a node that is to be spared is away already."""
     spark = work in _SPARK and not c.cheap and not c.rig.plain
     names = [n for n in MEANWHILE if n != "Java killed" or spark]
     if MID not in c.rig.nodes:
         names = [n for n in names if "branch" not in n]
+    if spare is not None:
+        names = [n for n in names if (spare if spare != MID else "branch") not in n]
     name = c.rng.choices(names, [1 if n == "Java killed" else 6 for n in names])[0]
     c.note["meanwhile"] = name
     return name
@@ -222,10 +227,10 @@ def meanwhile(c: Cycle, process: str, name: str | None) -> None:
 
 
 def with_command(
-    c: Cycle, point: str, action: str, command: Callable[[str], Done]
+    c: Cycle, point: str, action: str, command: Callable[[str], Done], spare: str | None = None
 ) -> tuple[Done, bool]:
     """Run a command in the background, and break something when it comes to the point."""
-    other = choose(c, "command") if action == "hold" else None
+    other = choose(c, "command", spare) if action == "hold" else None
     c.rig.arm("command", point, action)
     done: list[Done] = []
     thread = threading.Thread(target=lambda: done.append(command(str(c.rig.control("command")))))
