@@ -120,6 +120,12 @@ def _counted(c: Cycle, *, may_lose: bool = False) -> Iterator[None]:
     c.note["commits"] = done
 
 
+def _made_equal(c: Cycle) -> tuple[str, ...]:
+    """Tables that differ are copied by the worker, or repaired, which takes Spark's time."""
+    c.note["copied"] = c.cheap or c.rng.random() < 0.5
+    return ("--copy",) if c.note["copied"] else ()
+
+
 def _write_to(c: Cycle, node: str) -> None:
     c.rig.writer = node
     c.load.reconnect()
@@ -254,7 +260,7 @@ def _fail_over(c: Cycle, point: str, action: str) -> None:
     _write_to(c, MID)
     c.load.resume()
     if point == "takeover.pointed":
-        _again(c, LEAF, "rejoin", "--apply")
+        _again(c, LEAF, "rejoin", "--apply", *_made_equal(c))
     if provider_of(c, LEAF) != MID:
         raise checks.Failed(f"the leaf reads from {provider_of(c, LEAF)}")
     _follow(c, MID, LEAF)
@@ -274,7 +280,7 @@ def _bring_server_back(c: Cycle, point: str, action: str) -> None:
 def _bring_root_back(c: Cycle, point: str, action: str, *, keep: bool) -> None:
     if c.rng.random() < 0.5:
         c.rig.wait(lambda: not _is_open(c, ROOT), "the old root to be deposed", 300)
-    words = ("resurrect", "--keep-rows") if keep else ("resurrect",)
+    words = ("resurrect", "--keep-rows") if keep else ("resurrect", *_made_equal(c))
     if point.startswith("resurrect."):
         with contextlib.suppress(NotReached):
             _broken(c, point, action, ROOT, *words)

@@ -202,7 +202,7 @@ class Rig:
             self.processes["spark"] = Supervised(
                 "spark", server.argv, env, output, self.base
             ).start()
-            self.wait(server.listens, "the Spark of the commands", 300.0)
+            # nobody waits for it: a command that comes too early tries again by itself
             return f"\n[spark]\nspark.remote = {server.address}\n"
         java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # starts sooner
         return f"\n[spark]\nspark.master = local[2]\nspark.driver.extraJavaOptions = {java}\n"

@@ -53,8 +53,3 @@ class SparkServer:
             "PYSPARK_PYTHON": sys.executable,
             "TMPDIR": str(own),
         }
-
-    def listens(self) -> bool:
-        """Does it answer?"""
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0

@@ -46,12 +46,13 @@ WORKS = {
 
 #: Works of the worker that use Spark.
 _SPARK = ("batch", "ahead", "copy")
+#: Commands that compare or repair use Spark.
 _STARTS_COMMAND = re.compile(
-    r" at (moment|compare|repair|filter|rejoin|takeover|reign|resurrect"
-    r"|quarantine\.(applied|released))"
+    r" at (moment|compare|repair|filter|rejoin|takeover\.compared|quarantine\.(applied|released))"
 )
 _STARTS_WORKER = re.compile(
     "(worker|leaf): kill|Java: kill|kill -9 at (batch|ahead|copy|script|quarantine|branch)"
+    "| at (takeover|reign|resurrect)"
 )
 
 
@@ -63,12 +64,10 @@ def what_and_step(fault: str) -> tuple[str, str]:
 
 def is_dear(name: str, plain: bool = False) -> bool:
     """Does the fault make somebody start Spark? That takes minutes on a busy machine; `plain`
-    workers do without, and commands have one there that is running."""
-    if plain:
-        return False
+    workers do without."""
     if _STARTS_COMMAND.search(name):
         return True
-    return bool(_STARTS_WORKER.search(name)) and not name.startswith("root's")
+    return not plain and bool(_STARTS_WORKER.search(name)) and not name.startswith("root's")
 
 
 def _cut(name: str) -> Run:
@@ -138,6 +137,12 @@ def _burst(c: Cycle) -> None:
     """Many changes in many ticks while the worker rests, so that there is something ahead."""
     c.rig.ok(c.node, "pause")
     try:
+        # the load may have removed most of its rows
+        c.rig.query(
+            ROOT,
+            "insert into t.big select g, 0, 'burst' from generate_series(1, 3000) g"
+            " on conflict do nothing",
+        )
         for _ in range(6):
             c.rig.query(ROOT, "update t.big set v = v + 1")
             began = c.rig.last_tick(c.provider)
