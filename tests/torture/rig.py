@@ -27,7 +27,7 @@ import psycopg
 from tests.fixtures.proxy import Proxy
 from tests.torture import clockshim, schema
 from tests.torture.commands import Commands, Done
-from tests.torture.plain import PLAIN
+from tests.torture.plain import COMMAND, PLAIN, WORKER
 from tests.torture.processes import Supervised, working_in
 from tests.torture.spark_server import SparkServer
 from tests.torture.wire import NoWire, Wire
@@ -125,7 +125,8 @@ class Rig:
         if MID in self.nodes:
             with self.connect(MID) as db:
                 db.execute(schema.TABLES + schema.BRANCH_ONLY)
-        self.commands = Commands(self.base, self.env())
+        plain = {PLAIN: COMMAND} if self.plain else {}
+        self.commands = Commands(self.base, {**self.env(), **plain})
         self._write_inis(self._spark_section())
         self._create_root()
         for name in self.followers:  # from the root down: each copies from the one above
@@ -262,7 +263,7 @@ class Rig:
         clock = name if name in map(self.worker_name, self.followers) else None
         env = self.env(clock)
         if plain:
-            env[PLAIN] = "1"
+            env[PLAIN] = WORKER
         output = self.base / "log" / f"{name}.out"
         self.processes[name] = Supervised(name, argv + args, env, output, self.base).start()
 
