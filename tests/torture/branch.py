@@ -141,6 +141,27 @@ def at_other_node(point: str, action: str) -> Run:
     return run
 
 
+def at_awaited(point: str, action: str) -> Run:
+    """A fault while the leaf, which reads from the root, is compared with a branch behind it."""
+
+    def run(c: Cycle) -> None:
+        worker = c.rig.processes[c.rig.worker_name(MID)]
+        table = f"{OWNER}.{c.rng.choice(NAMES)}"
+        c.rig.ok(LEAF, "change-provider", f"--provider={ROOT}")
+        worker.held.set()
+        try:
+            worker.kill()
+            behind = c.rig.position(MID)
+            c.rig.wait(lambda: c.rig.position(LEAF) > behind + 3, "the leaf to be ahead", 120)
+            worker.held.clear()  # it is back later than the command
+            _broken(c, point, action, LEAF, "compare", f"--node={MID}", table)
+        finally:
+            worker.held.clear()
+            _move(c, MID, ROOT)
+
+    return run
+
+
 # -- moments -------------------------------------------------------------------------------------
 
 
@@ -250,10 +271,10 @@ def at_provider(point: str, action: str) -> Run:
 
 
 @contextlib.contextmanager
-def extra_node(c: Cycle, kind: str) -> Iterator[tuple[str, ...]]:
+def extra_node(c: Cycle, kind: str, server: str = MID) -> Iterator[tuple[str, ...]]:
     """A database for one more node below the branch, and the words that create it."""
-    c.rig.query(MID, f"create database {EXTRA}")
-    location = c.rig.through(MID).replace(f"dbname={DBNAME}", f"dbname={EXTRA}")
+    c.rig.query(server, f"create database {EXTRA}")
+    location = c.rig.through(server).replace(f"dbname={DBNAME}", f"dbname={EXTRA}")
     more = {"loop_delay": "0.2", "exception_sleep": "0.3", "local_wm_publish_period": "2"}
     c.rig.lab.worker_ini(EXTRA, location, more)
     try:
@@ -262,7 +283,7 @@ def extra_node(c: Cycle, kind: str) -> Iterator[tuple[str, ...]]:
         worker = c.rig.processes.pop(EXTRA, None)
         if worker is not None:
             worker.stop()
-        c.rig.query(MID, f"drop database if exists {EXTRA} with (force)")
+        c.rig.query(server, f"drop database if exists {EXTRA} with (force)")
         if c.rig.value(ROOT, _LOCATED, [EXTRA]):
             c.rig.ok(ROOT, "drop-node", EXTRA)
 
@@ -403,11 +424,14 @@ def register() -> None:
     """Put all of them into the draw of this laboratory."""
     moved = ("create", "provider")
     other_nodes = ("copy.found", "copy.left")
+    # a tick of the root is what only the branch is compared at
+    not_below = ("moment.begun", "moment.exported", "moment.held")
     for name, (weight, run) in FAULTS.items():
         step = name.partition(" at ")[2]
-        if step.startswith(moved) or step in other_nodes:
+        if step.startswith(moved) or step in (*other_nodes, "moment.awaited"):
             continue
-        CASCADE[name] = (weight / 2, run)
+        if step not in not_below:
+            CASCADE[name] = (weight / 2, run)
         if not _LEAF_ONLY.search(step or name) and "server" not in name:
             CASCADE[_title(name)] = (weight, _on_branch(run))
     CASCADE.update(of_node(MID, "branch"))
@@ -421,6 +445,7 @@ def register() -> None:
     for action, title in TITLES.items():
         for what in POINTS["branch"]:
             CASCADE[f"{title} at branch.{what}"] = (4, at_branch(what, action))
+        CASCADE[f"{title} at moment.awaited"] = (1, at_awaited("moment.awaited", action))
         for point in other_nodes:
             CASCADE[f"{title} at {point}"] = (2, at_other_node(point, action))
         for kind in ("branch", "leaf"):

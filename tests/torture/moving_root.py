@@ -122,7 +122,7 @@ def _counted(c: Cycle, *, may_lose: bool = False) -> Iterator[None]:
 
 def _made_equal(c: Cycle) -> tuple[str, ...]:
     """Tables that differ are copied by the worker, or repaired, which takes Spark's time."""
-    c.note["copied"] = c.cheap or c.rng.random() < 0.5
+    c.note["copied"] = c.cheap or c.rng.random() < 0.8
     return ("--copy",) if c.note["copied"] else ()
 
 
@@ -393,27 +393,33 @@ def _replace(c: Cycle, old: str, new: str, done: Callable[[], bool]) -> None:
 
 
 def at_dead_branch(point: str, action: str) -> Run:
-    """The server of the branch is gone; the leaf takes its place, and gives it back later."""
+    """The server of the branch is gone; one more branch takes its place, and the leaf follows."""
 
     def run(c: Cycle) -> None:
-        words = _takeover(MID, LEAF, "--dead-branch")
-        ini = c.rng.choice((ROOT, LEAF))
-        came = True
-        c.rig.servers[MID].stop("immediate")
-        try:
+        with extra_node(c, "branch", LEAF) as create:
+            c.rig.ok(EXTRA, *create)
+            c.rig.start_worker(EXTRA, plain=True)
+            for node in (ROOT, LEAF):
+                known = lambda node=node: c.rig.value(node, _LOCATED, [EXTRA])  # noqa: E731
+                c.rig.wait(known, f"{node} to hear of it", 120)
+            words = _takeover(MID, EXTRA, "--dead-branch", "--all")
+            ini = c.rng.choice((ROOT, EXTRA))
+            came = True
+            c.rig.servers[MID].stop("immediate")
             try:
-                _broken(c, point, action, ini, *words, spare=MID)
-            except NotReached:
-                came = False
-            _again(c, ini, *words)
-            if provider_of(c, LEAF) != ROOT:
-                raise checks.Failed("the leaf does not read from the root")
-            _follow(c, ROOT, LEAF)
-        finally:
-            start_server(c.rig, MID)
-        _again(c, ROOT, "tag-alive", MID)
-        _follow(c, ROOT, MID)
-        _again(c, LEAF, "change-provider", f"--provider={MID}")
+                try:
+                    _broken(c, point, action, ini, *words, spare=MID)
+                except NotReached:
+                    came = False
+                _again(c, ini, *words)
+                if provider_of(c, LEAF) != EXTRA:
+                    raise checks.Failed("the leaf does not read from the new branch")
+                _follow(c, ROOT, LEAF)
+            finally:
+                start_server(c.rig, MID)
+            _again(c, ROOT, "tag-alive", MID)
+            _follow(c, ROOT, MID)
+            _again(c, LEAF, "change-provider", f"--provider={MID}")
         if not came:
             raise NotReached(point)
 
