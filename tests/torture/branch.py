@@ -428,7 +428,7 @@ def register() -> None:
     not_below = ("moment.begun", "moment.exported", "moment.held")
     for name, (weight, run) in FAULTS.items():
         step = name.partition(" at ")[2]
-        if step.startswith(moved) or step in (*other_nodes, "moment.awaited"):
+        if step.startswith(moved) or step in other_nodes:
             continue
         if step not in not_below:
             CASCADE[name] = (weight / 2, run)

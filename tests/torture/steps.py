@@ -44,6 +44,8 @@ WORKS = {
 }
 
 
+#: Steps that come where there is a branch: tests/torture/branch.py.
+_BELOW_A_BRANCH = ("moment.awaited",)
 #: Works of the worker that use Spark.
 _SPARK = ("batch", "ahead", "copy")
 #: Commands that compare or repair use Spark.
@@ -353,6 +355,8 @@ def register() -> None:
             continue  # tests/torture/nodes.py, quarantine.py, rejoin.py
         share = WORKS[work][1] / (len(whats) * 4)
         for what in whats:
+            if f"{work}.{what}" in _BELOW_A_BRANCH:
+                continue
             for action, part in (("kill", 0.3), ("error", 1.5), ("hold", 2.0)):
                 maker = makers.get(work)
                 point = f"{work}.{what}"
