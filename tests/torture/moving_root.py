@@ -228,7 +228,8 @@ def at_failover(point: str, action: str) -> Run:
 
 
 def _lose_root(c: Cycle, point: str, quiet: bool) -> None:
-    worker = c.rig.processes[c.rig.worker_name(MID)]
+    behind, ahead = (MID, LEAF) if point == "takeover.pointed" else (LEAF, MID)
+    worker = c.rig.processes[c.rig.worker_name(behind)]
     if point in ("takeover.orphan_led", "takeover.pointed"):
         c.rig.ok(LEAF, "change-provider", f"--provider={ROOT}")
     if quiet:
@@ -236,11 +237,12 @@ def _lose_root(c: Cycle, point: str, quiet: bool) -> None:
         tick = c.rig.forced_tick(300)
         for node in c.rig.followers:
             c.rig.wait(lambda node=node: c.rig.position(node) >= tick, f"all on {node}", 300)
-    if point == "takeover.pointed":  # the leaf has more than any branch
+    if point in ("takeover.orphan_led", "takeover.pointed"):
+        # who has more decides whether the leaf can be led, or has what no branch has
         worker.held.set()
         worker.kill()
-        behind = c.rig.position(MID)
-        c.rig.wait(lambda: c.rig.position(LEAF) > behind + 3, "the leaf to be ahead", 120)
+        stands = c.rig.position(behind)
+        c.rig.wait(lambda: c.rig.position(ahead) > stands + 3, f"{ahead} to be ahead", 120)
     else:
         c.some_time()
     c.rig.servers[ROOT].stop("immediate")
