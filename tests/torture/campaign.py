@@ -89,7 +89,8 @@ class Campaign:
         names = [
             n
             for n in self.faults
-            if self.only in n and not (self.is_cheap and is_dear(n, self.plain))
+            if any(part in n for part in self.only.split("|"))
+            and not (self.is_cheap and is_dear(n, self.plain))
         ]
         if not names:
             raise SystemExit(f'no fault is called "{self.only}"')
