@@ -52,7 +52,7 @@ class Campaign:
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
-        self.rig = Rig(self.lab, self.plain)
+        self.rig = Rig(self.lab, self.plain, shared_spark=not self.cheap)
         self.faults = faults_of(self.lab, self.plain)
         self.commit = _commit()
 
@@ -86,11 +86,11 @@ class Campaign:
 
     def draw(self) -> str:
         """A fault by its weight; what was tried often comes up less."""
+        parts = self.only.split("|")
         names = [
             n
             for n in self.faults
-            if any(part in n for part in self.only.split("|"))
-            and not (self.is_cheap and is_dear(n, self.plain))
+            if any(part in n for part in parts) and not (self.is_cheap and is_dear(n, self.plain))
         ]
         if not names:
             raise SystemExit(f'no fault is called "{self.only}"')

@@ -71,11 +71,13 @@ _SERVER = {
 class Rig:
     """Everything that a cycle breaks and looks at."""
 
-    def __init__(self, lab: str = "pair", plain: bool = False) -> None:
+    def __init__(self, lab: str = "pair", plain: bool = False, shared_spark: bool = True) -> None:
         self.nodes = LABS[lab]
         self.followers = self.nodes[1:]
         #: workers carry their tasks themselves, without Java: see tests/torture/plain.py
         self.plain = plain
+        #: then commands that need Spark have one of their own, which is there from the beginning
+        self.shared_spark = plain and shared_spark
         self.base = Path(tempfile.mkdtemp(prefix="vedur-torture-"))
         self.lab = Lab(base=self.base)
         self.tmp = self.base / "tmp"
@@ -196,7 +198,7 @@ class Rig:
     def _spark_section(self) -> str:
         """Workers and commands start a Spark of their own; where workers do without, commands share
         one, so that each of them can be killed and given again at once."""
-        if self.plain:
+        if self.shared_spark:
             server = SparkServer(self.base)
             env = {**self.env(), **server.env}
             output = self.base / "log" / "spark.out"

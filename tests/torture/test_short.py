@@ -53,7 +53,7 @@ KILLERS = (test_takeover, test_takeover_compare, test_failover, test_resurrect)
 
 @pytest.mark.draw(1, "campaign")
 def test_a_few_faults_of_a_cascade() -> None:
-    with Campaign(SEED, say=False, lab="cascade", plain=True) as campaign:
+    with Campaign(SEED, say=False, lab="cascade", plain=True, cheap=True) as campaign:
         drawn = random.sample(SHORT_CASCADE, DRAWN)
         outcomes = {name: campaign.cycle(name)["outcome"] for name in drawn}
     assert outcomes == dict.fromkeys(drawn, "recovered")
