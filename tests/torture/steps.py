@@ -340,6 +340,8 @@ def _filter(point: str, action: str) -> Run:
         now = c.rig.part_condition()
         if action != "hold" and now != (new if point == "filter.committed" else old):
             raise checks.Failed(f"{point}: the condition is {now}")
+        # what a dead command has staged goes with the next one
+        c.rig.ok(LEAF, "change-filter", f"{OWNER}.part", f"--where={new if now == old else old}")
 
     return run
 
