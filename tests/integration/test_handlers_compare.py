@@ -27,6 +27,7 @@ __all__ = ["use_handlers"]
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
+@pytest.mark.draw("compare")
 def test_masked_rows_are_compared_and_repaired(
     make_lab: Callable[..., Lab],  # noqa: F811
     use_handlers: UseHandlers,
@@ -72,6 +73,7 @@ def test_masked_rows_are_compared_and_repaired(
     assert not [word for word in PLANTED if word in caplog.text]
 
 
+@pytest.mark.draw("compare")
 def test_rows_in_partitions_are_compared_and_repaired(
     make_lab: Callable[..., Lab],  # noqa: F811
 ) -> None:
