@@ -99,7 +99,7 @@ def takeover(
     log.info("old: %s", old)
     if old not in view.members:
         raise StateError(f"Unknown node: {old}")
-    if old == new:
+    if old == new and not options.abort:  # the old root says itself who was to take over
         raise StateError(f'node "{old}" cannot take over from itself: say --node')
     if options.abort:
         undo_takeover(session, view, old, options)
