@@ -151,7 +151,9 @@ def test_partitions_that_come_after_the_plan_are_compared(
     lab.pair.table("public.d", ddl.format("d"), dest_ddl=declared)
     for table in ("t", "d"):
         set_handler(lab.leaf, f"public.{table}", "daily_field(part_field=at)")
-        lab.root.execute(f"insert into {table} values (1, '2026-03-01', 'a'), (2, '2026-03-01')")
+        lab.root.execute(
+            f"insert into {table} values (1, '2026-03-01', 'a'), (2, '2026-03-01', null)"
+        )
     lab.start()
     lab.settle()
     with lab.session() as session:
@@ -160,7 +162,7 @@ def test_partitions_that_come_after_the_plan_are_compared(
         pairs = [plan_pair(session, nodes, table) for table in tables]
         for table in ("t", "d"):
             lab.root.execute(
-                f"insert into {table} values (3, '2026-03-02', 'b'), (4, '2026-03-03')"
+                f"insert into {table} values (3, '2026-03-02', 'b'), (4, '2026-03-03', null)"
             )
         lab.settle()
         for pair in pairs:

@@ -73,15 +73,13 @@ def read_handled(
 def _require_place(info: NodeInfo, stored: str, handler: Handler) -> None:
     if handler.root_only and not info.is_root:
         raise UsageError(f'handler "{stored}" is for the root: use vtable on this node')
-    if not handler.changes_rows():
-        return
-    if info.is_root:
+    if info.is_root and handler.changes_rows():
         raise UsageError(
             f'handler "{stored}" is for nodes that copy a table: on the root rows are written by '
             "its users"
         )
-    if info.node_type is NodeType.BRANCH:
-        raise UsageError(branch_refusal(stored))
+    if info.node_type is NodeType.BRANCH and (refusal := branch_refusal(stored, handler)):
+        raise UsageError(refusal)
 
 
 def handler_mark(handled: Handled | None) -> dict[str, str | None]:
