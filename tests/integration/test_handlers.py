@@ -167,7 +167,7 @@ def test_a_shard_on_a_branch_passes_all_shards_on(
     for number, node in enumerate(chain.followers):
         chain.require_same("t", node.name, where=f"shop % 2 = {number}")
         assert node.db.value("select count(*) from t where shop %% 2 <> %s", [number]) == 0
-    assert chain.require_queues() == 25
+    assert chain.require_queues() >= 25
 
 
 OPS = st.lists(
