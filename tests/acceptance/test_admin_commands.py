@@ -49,6 +49,7 @@ def connstr(lab: Lab, side: str) -> str:
     return lab.servers[side].connstr("digoal_01") + " password=sekrit"
 
 
+@pytest.mark.draw("programs")
 def test_set_up_as_in_the_walk_through(lab: Lab) -> None:
     root, leaf = connstr(lab, "root"), connstr(lab, "leaf")
     for name, location in ((ROOT, root), (LEAF, leaf)):

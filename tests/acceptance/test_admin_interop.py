@@ -66,6 +66,7 @@ def tables(db: vdb.Database) -> list[tuple[object, ...]]:
     return [tuple(row) for row in rows]
 
 
+@pytest.mark.draw("programs")
 def test_upstreams_leaf_below_our_root(make_pair: Callable[[str, str], Pair]) -> None:
     pair = make_pair("bare", "upstream")
     pair.ours("src", "create-root", "src", pair.root.connstr)
@@ -87,6 +88,7 @@ def test_upstreams_leaf_below_our_root(make_pair: Callable[[str, str], Pair]) ->
     assert pair.leaf.query("select 1 from pgq_node.node_info") == []
 
 
+@pytest.mark.draw("programs")
 def test_our_leaf_below_upstreams_root(make_pair: Callable[[str, str], Pair]) -> None:
     pair = make_pair("upstream", "bare")
     pair.theirs("src", "create-root", "src", pair.root.connstr)

@@ -82,7 +82,7 @@ def running(place: Path) -> list[int]:
     return found
 
 
-@pytest.mark.draw(5, "programs")
+@pytest.mark.draw("programs")
 @pytest.mark.parametrize(
     ("args", "moment", "runs"),
     [
@@ -122,7 +122,7 @@ def _command(pid: int) -> bytes:
         return b""
 
 
-@pytest.mark.draw(5, "programs")
+@pytest.mark.draw("programs")
 def test_failure_says_where_and_leaves_the_logs(place: Path) -> None:
     java = place / "jdk" / "bin" / "java"
     java.parent.mkdir(parents=True)

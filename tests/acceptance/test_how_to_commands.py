@@ -145,6 +145,7 @@ def provider(node: Node) -> str:
     return str(node.db.value("select provider_node from pgq_node.local_state"))
 
 
+@pytest.mark.draw("programs")
 def test_move_nodes(made: Set) -> None:
     with made.working("mid", "dst"):
         for command, want in shown("move-nodes", "Let a node read from another provider"):

@@ -152,6 +152,7 @@ def closed() -> Iterator[Closed]:
         lab.close()
 
 
+@pytest.mark.draw("programs")
 def test_only_the_right_authority_and_password_open(closed: Closed) -> None:
     """The laboratory itself: each lock is really locked, and the refusal is one line."""
     lab = closed.lab
@@ -267,7 +268,7 @@ def tmp(closed: Closed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(place))
 
 
-@pytest.mark.draw(5, "programs")
+@pytest.mark.draw("programs")
 @pytest.mark.usefixtures("tmp")
 def test_nothing_shows_a_password(closed: Closed) -> None:
     life = Life(closed, 500)

@@ -53,7 +53,7 @@ def same(root: str, leaf: str) -> None:
             assert content(source, name, "true") == content(target, name, "true"), name
 
 
-@pytest.mark.draw(5, "programs")
+@pytest.mark.draw("programs")
 def test_the_owner_of_the_databases_is_enough(lab: Lab, tmp_path: Path) -> None:
     (block,) = blocks("One role that owns the database")
     for side in ("root", "leaf"):
@@ -104,7 +104,7 @@ def test_the_owner_of_the_databases_is_enough(lab: Lab, tmp_path: Path) -> None:
     assert "ERR" not in lab.londiste("dst", "status").stdout
 
 
-@pytest.mark.draw(5, "programs")
+@pytest.mark.draw("programs")
 def test_a_worker_with_less(lab: Lab) -> None:
     """A superuser installs and makes the nodes; the leaf's worker has the rights of the table."""
     provider, subscriber = blocks("A worker with fewer rights")

@@ -48,7 +48,7 @@ spark.stop()
 """
 
 
-@pytest.mark.draw(5, "programs")
+@pytest.mark.draw("programs")
 def test_batch_and_stream(
     newest: TestServer, make_db_on: Callable[..., vdb.Database], tmp_path: Path
 ) -> None:

@@ -43,7 +43,7 @@ def _commands(text: str) -> Iterator[tuple[str, str]]:
         yield command, output
 
 
-@pytest.mark.draw(5, "programs")
+@pytest.mark.draw("programs")
 @pytest.mark.parametrize(
     ("end", "commands"),
     [("## Stop everything under load", 20), pytest.param("", 40, marks=pytest.mark.long)],

@@ -166,7 +166,7 @@ def _set_up(lab: Lab) -> Site:
     return site
 
 
-@pytest.mark.draw(5, "programs")
+@pytest.mark.draw("programs")
 def test_the_worker_is_killed(site: Site) -> None:
     lab, java = site.lab, site.java
     assert java is not None
@@ -184,7 +184,7 @@ def test_the_worker_is_killed(site: Site) -> None:
     assert site.staging() <= site.own_staging()
 
 
-@pytest.mark.draw(5, "programs")
+@pytest.mark.draw("programs")
 def test_its_java_is_killed_under_load(site: Site) -> None:
     worker, java, seen = site.worker, site.java, len(site.log())
     assert java is not None
@@ -214,7 +214,7 @@ def test_its_java_is_killed_while_nothing_happens(site: Site) -> None:
     site.under_load(lambda: None)
 
 
-@pytest.mark.draw(5, "programs")
+@pytest.mark.draw("programs")
 def test_sparks_python_is_killed(site: Site) -> None:
     """The task is run again: the batch does not even fail."""
     seen = len(site.log())
@@ -274,7 +274,7 @@ def test_its_java_is_killed_in_a_first_copy(site: Site) -> None:
     site.wait(lambda: site.staging() <= site.own_staging(), "the copy's staging tables to go")
 
 
-@pytest.mark.draw(5, "programs")
+@pytest.mark.draw("programs")
 def test_a_stopped_worker_takes_its_java_along_and_one_without_java_says_so(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -183,9 +183,9 @@ def test_a_run_has_as_many_cases_as_are_drawn_and_the_long_one_all(tmp_path: Pat
         "@pytest.mark.draw(3)\n"
         "@pytest.mark.parametrize('n', range(9))\n"
         "def test_one(n): pass\n"
-        "@pytest.mark.draw(1, 'word')\n"
+        "@pytest.mark.draw('browser')\n"
         "def test_this(): pass\n"
-        "@pytest.mark.draw(1, 'word')\n"
+        "@pytest.mark.draw('browser')\n"
         "def test_that(): pass\n"
     )
 

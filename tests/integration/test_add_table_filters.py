@@ -30,7 +30,7 @@ def ready(lab: Lab) -> None:  # noqa: F811
     lab.log.clear()
 
 
-@pytest.mark.draw(10)
+@pytest.mark.draw(5)
 @pytest.mark.parametrize(
     ("wish", "said"),
     [

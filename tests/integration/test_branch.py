@@ -289,7 +289,7 @@ POINTS = [
 ]
 
 
-@pytest.mark.draw(3)
+@pytest.mark.draw(2)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_crash_loses_nothing_and_doubles_nothing(
     make_chain: MakeChain, monkeypatch: pytest.MonkeyPatch, point: str

@@ -74,6 +74,7 @@ def copy_error(node: Node) -> str:
 # -- first copies ---------------------------------------------------------------------------------
 
 
+@pytest.mark.draw("copies")
 def test_tables_are_copied_down_the_chain_while_changes_come(make_chain: MakeChain) -> None:
     chain = make_chain(4)
     add_on_root(chain)
@@ -105,6 +106,7 @@ def test_a_copy_from_a_branch_that_has_nothing_to_do(make_chain: MakeChain) -> N
     chain.require_same("t")
 
 
+@pytest.mark.draw("copies")
 @pytest.mark.parametrize(
     ("attrs", "part"),
     [({"copy_condition": "id < 100"}, "rows where id < 100"), ({"columns": "id"}, "some of its")],
@@ -132,6 +134,7 @@ def test_a_part_of_a_table_is_not_copied_from(
     assert chain.require_queues() > 0
 
 
+@pytest.mark.draw("copies")
 def test_a_table_with_events_in_quarantine_is_not_copied_from(make_chain: MakeChain) -> None:
     chain = make_chain(3, on_error="quarantine-row")
     add_on_root(chain)
@@ -154,6 +157,7 @@ def test_a_table_with_events_in_quarantine_is_not_copied_from(make_chain: MakeCh
 # -- copies of upstream's -------------------------------------------------------------------------
 
 
+@pytest.mark.draw("copies")
 def test_while_upstream_copies_each_batch_is_one_tick(make_chain: MakeChain) -> None:
     """Its copy compares numbers of events with snapshots of the branch's server."""
     chain = make_chain(3)
@@ -225,6 +229,7 @@ def rotate(node: Node) -> bool:
     return bool(node.db.value(text) != before)
 
 
+@pytest.mark.draw("copies")
 def test_the_roots_queue_is_rotated_when_all_nodes_have_passed(make_chain: MakeChain) -> None:
     chain = make_chain(4, local_wm_publish_period=0.0, global_wm_publish_period=0.0)
     chain.table("public.t", TABLE)
@@ -287,6 +292,7 @@ def test_a_consumer_that_begins_behind_the_watermark_of_the_branch(make_chain: M
     assert chain.root.value(marks, [QUEUE]) == mid.position
 
 
+@pytest.mark.draw("copies")
 def test_a_branch_with_sync_watermark(make_chain: MakeChain) -> None:
     chain = make_chain(1, local_wm_publish_period=0.0, global_wm_publish_period=0.0)
     dbs = [chain.make_db() for _ in range(3)]

@@ -62,6 +62,7 @@ def require_goes_on_at_root(chain: Chain) -> None:
     assert error_of(leaf) == ""
 
 
+@pytest.mark.draw("branches")
 def test_the_database_of_a_branch_is_gone(make_chain: MakeChain) -> None:
     chain = filled(make_chain)
     leaf, branch = chain["n3"], chain["n2"]

@@ -49,6 +49,7 @@ def run(node: Node) -> None:
         pass
 
 
+@pytest.mark.draw("branches")
 def test_tasks_that_run_twice(make_chain: MakeChain, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark runs a task again whose answer it did not get; the first attempt has committed."""
     monkeypatch.setattr("vedur.worker.stage_ahead.PREFETCH_EVENTS", 1)
@@ -70,7 +71,7 @@ def test_tasks_that_run_twice(make_chain: MakeChain, monkeypatch: pytest.MonkeyP
     assert chain.require_queues() > 70
 
 
-@pytest.mark.draw(2)
+@pytest.mark.draw(1)
 @pytest.mark.parametrize("point", ["batch.staged", "branch.published", "batch.committed"])
 def test_errors_that_the_worker_survives(
     make_chain: MakeChain, monkeypatch: pytest.MonkeyPatch, point: str
@@ -97,7 +98,7 @@ def test_errors_that_the_worker_survives(
     assert chain.require_queues() > 70
 
 
-@pytest.mark.draw(2)
+@pytest.mark.draw(1)
 @pytest.mark.parametrize("point", ["batch.taken", "batch.staged", "ahead.begun", "batch.committed"])
 def test_a_second_worker_of_the_branch(
     make_chain: MakeChain, monkeypatch: pytest.MonkeyPatch, point: str

@@ -56,6 +56,7 @@ def restored(make_chain: MakeChain) -> Chain:
     return chain
 
 
+@pytest.mark.draw("branches")
 def test_a_restored_branch_passes_the_same_ticks_on_again(make_chain: MakeChain) -> None:
     chain = restored(make_chain)
     at, below = chain["n2"].position, chain["n3"].position
@@ -77,6 +78,7 @@ def test_a_restored_branch_passes_the_same_ticks_on_again(make_chain: MakeChain)
         assert node.db.value("select cur_error from pgq_node.local_state limit 1") is None
 
 
+@pytest.mark.draw("branches")
 @pytest.mark.parametrize("point", ["rejoin.planned", "rejoin.moved"])
 def test_a_rejoin_of_a_branch_that_dies_is_finished_by_the_next(
     make_chain: MakeChain, point: str

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.spark
 TABLE = "create table t (id int primary key, v text)"
 
 
+@pytest.mark.draw("branches")
 @pytest.mark.timeout(600)
 def test_a_chain_under_load(make_chain: Callable[..., Chain], spark: Any) -> None:
     chain = make_chain(3, spark=spark, local_wm_publish_period=0.2, global_wm_publish_period=0.2)

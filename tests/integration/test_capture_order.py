@@ -100,7 +100,7 @@ def react(db: Database, name: str, when: str, deed: str) -> None:
     )
 
 
-@pytest.mark.draw(3)
+@pytest.mark.draw(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_trigger_changes_the_table_from_within(make: Callable[..., Replayed], kind: str) -> None:
     lab = make(PLAIN)
@@ -191,7 +191,7 @@ SHIFTS = {
 }
 
 
-@pytest.mark.draw(4)
+@pytest.mark.draw(2)
 @pytest.mark.parametrize("initially", ["immediate", "deferred"])
 @pytest.mark.parametrize("kind", [k for k in KINDS if k != "bulk"])
 def test_keys_that_are_checked_later(

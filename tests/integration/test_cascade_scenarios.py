@@ -265,6 +265,7 @@ def test_copies_in_any_order_down_a_chain(
     chain.require_queues(max(chain["n5"].ticks()) - 10)
 
 
+@pytest.mark.draw("branches")
 def test_tables_with_a_foreign_key_between_them(make_chain: MakeChain) -> None:
     chain = make_chain(2, leaf=False)
     root, branch = chain.nodes
@@ -298,6 +299,7 @@ def test_tables_with_a_foreign_key_between_them(make_chain: MakeChain) -> None:
     chain.require_same("mytable")
 
 
+@pytest.mark.draw("branches")
 def test_a_branch_that_records_some_tables_only(
     make_chain: MakeChain, new_db: Callable[[], Database]
 ) -> None:

@@ -75,6 +75,7 @@ def no_debris(lab: Lab) -> bool:
     return not lab.leaf.value(left) and not lab.leaf.value("select count(*) from vedur.hold")
 
 
+@pytest.mark.draw("filters")
 def test_rows_come_and_go_among_writers(
     make_lab: MakeLab,  # noqa: F811
     caplog: pytest.LogCaptureFixture,
@@ -134,6 +135,7 @@ def hooks() -> Iterator[None]:
     failpoint.set_hook(None)
 
 
+@pytest.mark.draw("filters")
 def test_a_crash_leaves_the_old_or_the_new(
     make_lab: MakeLab,  # noqa: F811
     hooks: None,
@@ -163,6 +165,7 @@ def test_a_crash_leaves_the_old_or_the_new(
     assert no_debris(lab)
 
 
+@pytest.mark.draw("filters")
 def test_renamed_columns_other_name_and_repair(make_lab: MakeLab) -> None:  # noqa: F811
     lab = make_lab()
     lab.pair.table(

@@ -105,6 +105,7 @@ def test_output_is_that_of_the_seeds(
     assert counted.tables[0].as_json()["target"] == {"cnt": 999}
 
 
+@pytest.mark.draw("compare")
 def test_no_false_alarm_and_no_lock_while_writers_write(make_lab: MakeLab) -> None:  # noqa: F811
     lab = ready(make_lab)
     for statement in WRITERS:
@@ -211,6 +212,7 @@ def test_a_worker_that_does_not_come_is_told_of_and_given_up(
         assert moment.lock_free
 
 
+@pytest.mark.draw("compare")
 def test_ticks_stay_in_the_order_of_their_snapshots(make_lab: MakeLab) -> None:  # noqa: F811
     """Moments among two hasty tickers and writers: a later tick never sees less."""
     lab = ready(make_lab, 200)

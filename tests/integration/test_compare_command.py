@@ -33,7 +33,7 @@ def command(ini: Path, *args: str, **more: str) -> subprocess.CompletedProcess[s
     )
 
 
-@pytest.mark.draw(5, "programs")
+@pytest.mark.draw("programs")
 def test_compare_and_repair(make_lab: MakeLab, tmp_path: Path) -> None:  # noqa: F811
     lab = ready(make_lab, 300)
     ini = tmp_path / "leaf.ini"

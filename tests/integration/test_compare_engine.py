@@ -163,6 +163,7 @@ def kinds(found: Differences) -> set[tuple[str, int, tuple[str, ...]]]:
     return {(r.kind, int(r.key["id"] or 0), r.columns) for r in found.rows}
 
 
+@pytest.mark.draw("compare")
 def test_each_kind_of_difference_is_found_exactly(spark: Any, two: Any) -> None:
     fill(two, 500)
     pair = make_pair(*two, TableMap("account", "account"))
@@ -179,6 +180,7 @@ def test_each_kind_of_difference_is_found_exactly(spark: Any, two: Any) -> None:
         two[1].commit()
 
 
+@pytest.mark.draw("compare")
 def test_all_kinds_at_once_in_many_slices_and_buckets(
     spark: Any, two: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +210,7 @@ def test_physical_order_and_dead_rows_do_not_matter(spark: Any, two: Any) -> Non
     assert look(spark, pair, two) is None
 
 
+@pytest.mark.draw("compare")
 def test_a_table_that_differs_everywhere_is_counted_and_shown_in_part(spark: Any, two: Any) -> None:
     fill(two, 30_000)
     two[1].execute("update account set note = 'x'")

@@ -62,7 +62,7 @@ def working(chain: Chain, fork: Fork, slow: str = "") -> Iterator[None]:
     assert failed == []
 
 
-@pytest.mark.draw(2)
+@pytest.mark.draw("compare")
 @pytest.mark.parametrize(("node", "slow"), [(None, ""), ("n1", ""), ("n2", ""), ("n2", "n2")])
 def test_compare_and_repair(fork: Fork, spark: Any, node: str | None, slow: str) -> None:
     chain, low = fork.chain, fork.chain["low"]
@@ -78,6 +78,7 @@ def test_compare_and_repair(fork: Fork, spark: Any, node: str | None, slow: str)
         assert compare(session, CompareOptions(node=node), spark).exit_code == 0
 
 
+@pytest.mark.draw("compare")
 def test_a_part_is_not_compared_with(fork: Fork, spark: Any) -> None:
     chain = fork.chain
     args = ["expect_sync"]
@@ -92,6 +93,7 @@ def test_a_part_is_not_compared_with(fork: Fork, spark: Any) -> None:
         assert repair(session, RepairOptions(node="mid", apply=True), spark) == []
 
 
+@pytest.mark.draw("compare")
 def test_what_cannot_be_compared_with(fork: Fork, spark: Any, make_db_on: Any, newest: Any) -> None:
     chain = fork.chain
     chain.add("leaf", NodeType.LEAF, make_db_on(newest), provider="n2")

@@ -57,6 +57,7 @@ def table(rows: int) -> str:
     return f"public.account_{rows}"
 
 
+@pytest.mark.draw("compare")
 @pytest.mark.parametrize("large", [20_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_planted_in_three_sizes(make_lab: MakeLab, large: int) -> None:  # noqa: F811
     lab = make_lab()
@@ -102,6 +103,7 @@ def test_planted_in_three_sizes(make_lab: MakeLab, large: int) -> None:  # noqa:
         assert [d.total for d in repair(session, REPAIR, lab.spark)] == [0] * 3
 
 
+@pytest.mark.draw("compare")
 def test_tables_with_foreign_keys_are_repaired_in_any_order(make_lab: MakeLab) -> None:  # noqa: F811
     """Rows are written in replica role: no key is checked on the way, all hold at the end."""
     lab = make_lab()

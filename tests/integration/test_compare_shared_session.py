@@ -66,6 +66,7 @@ def two(make_db_on: MakeDbOn, oldest: Any, newest: Any) -> tuple[vdb.Database, v
     return both
 
 
+@pytest.mark.draw("compare")
 @pytest.mark.usefixtures("server")
 def test_the_same_answers(spark: Any, path: str, two: tuple[vdb.Database, vdb.Database]) -> None:
     own, shared = SparkComparer(spark, 4), SharedComparer(path, 4)
@@ -84,6 +85,7 @@ def test_the_same_answers(spark: Any, path: str, two: tuple[vdb.Database, vdb.Da
     shared.close()
 
 
+@pytest.mark.draw("compare")
 @pytest.mark.usefixtures("server")
 @pytest.mark.parametrize("pages", [20, 100])
 def test_the_same_answers_in_many_tasks(
@@ -105,6 +107,7 @@ def test_the_same_answers_in_many_tasks(
     shared.close()
 
 
+@pytest.mark.draw("compare")
 @pytest.mark.usefixtures("server")
 def test_one_slot_is_left_to_others(
     spark: Any,
@@ -223,6 +226,7 @@ def test_a_worker_that_stops_says_so(
         SharedComparer(path, 4)
 
 
+@pytest.mark.draw("compare")
 def test_a_comparison_goes_on_without_the_worker(
     server: SessionServer,
     spark: Any,

@@ -97,6 +97,7 @@ SYSTEM_COLUMNS = {"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"}
 NAMED = {"t": "t", "d": "c", "r": "g"}
 
 
+@pytest.mark.draw("compare")
 def test_names_that_our_statements_use(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
     """Copy, replay in both ways, quarantine, compare, repair and change-filter of tables whose
     columns, and which themselves, are called as anything in our statements is."""
@@ -168,6 +169,7 @@ def test_names_that_our_statements_use(lab: Lab, caplog: pytest.LogCaptureFixtur
     lab.same("t")
 
 
+@pytest.mark.draw("compare")
 def test_what_is_not_proven_is_said(
     make_lab: Callable[..., CompareLab],  # noqa: F811
     caplog: pytest.LogCaptureFixture,

@@ -154,6 +154,7 @@ def texts(db: vdb.Database, side: Any) -> dict[int, list[str]]:
     return {row.id: row.cells for row in rows}
 
 
+@pytest.mark.draw("compare")
 def test_other_types_here(odd_lab: Lab) -> None:
     lab = odd_lab
     for db, which in ((lab.root, 0), (lab.leaf, 1)):

@@ -32,6 +32,7 @@ def both(lab: Lab, ddl: str) -> None:
     lab.leaf.execute(ddl)
 
 
+@pytest.mark.draw("copies")
 def test_a_table_in_many_slices_is_copied_under_concurrent_writes(lab: Lab) -> None:
     both(lab, "create table t (id int primary key, a text, n numeric, at timestamptz)")
     lab.root.execute(
@@ -280,6 +281,7 @@ def test_skip_truncate_keeps_rows_and_resync_starts_again(lab: Lab) -> None:
     lab.same("t")
 
 
+@pytest.mark.draw("copies")
 def test_tables_added_together_come_from_one_snapshot_one_after_the_other(lab: Lab) -> None:
     names = [f"t{i}" for i in range(4)]
     for name in names:
@@ -307,6 +309,7 @@ def test_tables_added_together_come_from_one_snapshot_one_after_the_other(lab: L
         lab.same(name)
 
 
+@pytest.mark.draw("copies")
 def test_other_tables_are_replicated_while_one_is_copied(lab: Lab) -> None:
     both(lab, "create table big (id int primary key, a text)")
     both(lab, "create table other (id int primary key, a text)")
@@ -360,6 +363,7 @@ def test_remove_table_during_a_copy(lab: Lab) -> None:
     assert lab.leaf.value("select count(*) from t") == 0
 
 
+@pytest.mark.draw("copies")
 def test_more_spark_slots_than_connections(lab: Lab) -> None:
     both(lab, "create table t (id int primary key, a text)")
     lab.root.execute("insert into t select g, repeat('x', 100) from generate_series(1, 30000) g")

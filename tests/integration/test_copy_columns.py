@@ -14,6 +14,7 @@ from vedur.change.attrs import encode_attrs
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
+@pytest.mark.draw("copies")
 def test_some_columns_under_other_names_among_writers(lab: Lab) -> None:  # noqa: F811
     lab.root.execute("create table t (secret text, id int primary key, a text, n int, w text)")
     lab.leaf.execute(

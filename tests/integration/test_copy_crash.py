@@ -65,7 +65,7 @@ class Dies:
             raise ConnectError("the process died here")
 
 
-@pytest.mark.draw(3)
+@pytest.mark.draw(2)
 @pytest.mark.parametrize("step", list(Step), ids=lambda s: s.name.lower())
 def test_a_copy_that_died_is_taken_up_again(lab: Lab, step: Step) -> None:
     before = lab.structure("parent", "t")
@@ -86,6 +86,7 @@ def test_a_copy_that_died_is_taken_up_again(lab: Lab, step: Step) -> None:
     lab.wait_until(lambda: lab.debris() == [])
 
 
+@pytest.mark.draw("copies")
 def test_spark_fails_and_other_errors_are_shown_and_tried_again(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +109,7 @@ def test_spark_fails_and_other_errors_are_shown_and_tried_again(
     assert lab.leaf.value(error) is None
 
 
+@pytest.mark.draw("copies")
 def test_a_table_removed_before_its_turn_leaves_nothing(lab: Lab) -> None:
     def hook(table: str, step: Step) -> None:
         if table == "public.parent" and step is Step.LOAD:
@@ -127,6 +129,7 @@ def test_a_table_removed_before_its_turn_leaves_nothing(lab: Lab) -> None:
     assert lab.leaf.value("select count(*) from t") == 0
 
 
+@pytest.mark.draw("copies")
 def test_timeouts_of_the_servers_do_not_end_a_copy(lab: Lab) -> None:
     names = ["statement_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"]
     for db in (lab.root, lab.leaf):
@@ -182,7 +185,7 @@ select * from londiste.local_add_table(
 """
 
 
-@pytest.mark.draw(2)
+@pytest.mark.draw(1)
 @pytest.mark.parametrize("step", [Step.STRIP, Step.LOAD, Step.REBUILD, Step.HAND_OVER])
 def test_resync_during_a_copy_begins_another(lab: Lab, step: Step) -> None:
     before = lab.structure("parent", "t")

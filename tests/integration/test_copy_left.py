@@ -34,6 +34,7 @@ def lab(
     made.close()
 
 
+@pytest.mark.draw("copies")
 def test_other_tables_go_on_without_a_copy_that_fails_at_the_hand_over(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,6 +106,7 @@ def test_copy_from_a_named_node(fork: Fork, source: str) -> None:
     assert fork.chain.require_queues() > 0
 
 
+@pytest.mark.draw("copies")
 def test_copy_from_the_nearest_node(fork: Fork) -> None:
     with pytest.raises(UsageError, match="Problems, canceling"):
         fork.add()
@@ -121,6 +122,7 @@ def test_copy_from_the_nearest_node(fork: Fork) -> None:
     fork.finish()
 
 
+@pytest.mark.draw("copies")
 def test_a_look_for_the_nearest_node_that_fails_is_repeated(fork: Fork) -> None:
     failed: list[str] = []
 
@@ -135,6 +137,7 @@ def test_a_look_for_the_nearest_node_that_fails_is_repeated(fork: Fork) -> None:
     assert failed
 
 
+@pytest.mark.draw("copies")
 def test_the_nearest_node_is_the_provider_if_it_has_the_table(fork: Fork) -> None:
     call(fork.chain["mid"].db, "londiste.local_add_table", QUEUE, "public.t", ["expect_sync"])
     fork.chain["mid"].db.execute("insert into t select * from generate_series(0, 0) i where false")
@@ -226,7 +229,7 @@ def test_what_cannot_be_a_node_to_copy_from(fork: Fork, make_db_on: Any, newest:
 POINTS = ["register", "snapshot", "emptied", "loaded", "rebuilt", "merged", "replayed", "ok"]
 
 
-@pytest.mark.draw(2)
+@pytest.mark.draw(1)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_worker_that_dies_goes_on_where_the_copy_stands(fork: Fork, point: str) -> None:
     fork.add(copy_node="n2")
@@ -255,6 +258,7 @@ def test_a_worker_that_dies_goes_on_where_the_copy_stands(fork: Fork, point: str
         threading.excepthook = quiet
 
 
+@pytest.mark.draw("copies")
 def test_a_node_that_goes_away_is_left_for_another(fork: Fork, caplog: Any) -> None:
     chain, low = fork.chain, fork.chain["low"]
     away: list[bool] = []
@@ -329,6 +333,7 @@ def test_a_node_that_leaves_the_set_stops_nobody(fork: Fork, caplog: Any) -> Non
     chain.require_same("t", "low")
 
 
+@pytest.mark.draw("copies")
 def test_a_node_that_is_behind_is_waited_for(fork: Fork) -> None:
     """The hand-over is at a tick that both nodes have: the worker is ahead of the copy's node."""
     chain = fork.chain

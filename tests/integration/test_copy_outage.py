@@ -84,7 +84,7 @@ def outage(servers: Any, spark: Any, oldest: Any, newest: Any) -> Iterator[Outag
     made.close()
 
 
-@pytest.mark.draw(2)
+@pytest.mark.draw(1)
 @pytest.mark.parametrize("side", [0, 1], ids=["provider", "subscriber"])
 @pytest.mark.parametrize("step", [Step.LOAD, Step.REBUILD, Step.HAND_OVER])
 def test_a_server_crashes_and_comes_back(outage: Outage, side: int, step: Step) -> None:

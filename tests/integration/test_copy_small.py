@@ -45,6 +45,7 @@ def check(lab: Lab, *tables: str) -> None:
     assert until(lambda: not lab.debris()), lab.debris()
 
 
+@pytest.mark.draw("copies")
 def test_small_tables_share_a_job_and_keep_their_indexes(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +91,7 @@ def test_small_tables_share_a_job_and_keep_their_indexes(
 INSIDE = ("in_copy", "strip", "truncate", "emptied", "load", "loaded", "rebuild", "rebuilt")
 
 
+@pytest.mark.draw("copies")
 def test_each_step_may_fail_for_a_table_among_others(lab: Lab) -> None:
     left = [f"copy.{name}" for name in INSIDE]
 

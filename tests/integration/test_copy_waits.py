@@ -40,6 +40,7 @@ def make_accounts(lab: Lab) -> None:
     lab.add_leaf("public.a")
 
 
+@pytest.mark.draw("copies")
 def test_a_table_is_not_ok_ahead_of_the_others(
     quick_lab: Lab, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -79,6 +80,7 @@ def test_a_table_is_not_ok_ahead_of_the_others(
     assert sum(text in r.getMessage() for r in caplog.records) in (1, 2)  # once by a worker
 
 
+@pytest.mark.draw("copies")
 def test_many_tables_that_wait_hold_few_connections(quick_lab: Lab) -> None:
     lab = quick_lab
     names = [f"public.m{i}" for i in range(32)]
@@ -108,6 +110,7 @@ def test_many_tables_that_wait_hold_few_connections(quick_lab: Lab) -> None:
     assert until(lambda: lab.root.value(SESSIONS) == 0)
 
 
+@pytest.mark.draw("copies")
 def test_status_shows_a_copy_that_fails_again_and_again(quick_lab: Lab) -> None:
     """The error stays while the next attempt runs, until it is past the step that failed."""
     lab = quick_lab

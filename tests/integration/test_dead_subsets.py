@@ -140,7 +140,7 @@ def run_case(five: Five, dead: frozenset[str]) -> None:
             root_gone(five, chain, dead)
 
 
-@pytest.mark.draw(3)
+@pytest.mark.draw(2)
 @pytest.mark.parametrize("dead", SHORT, ids=name_of)
 def test_some_nodes_are_gone(five: Five, dead: frozenset[str]) -> None:
     run_case(five, dead)

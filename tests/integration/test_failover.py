@@ -143,6 +143,7 @@ def test_a_root_that_answers_is_not_dead(make_chain: MakeChain) -> None:
         assert roots(chain) == ["n1"]
 
 
+@pytest.mark.draw("takeovers")
 def test_the_new_root_catches_up_from_the_survivor_that_has_most(make_chain: MakeChain) -> None:
     chain = make_bank(make_chain, 2, leaf=False)  # n1, branch n2
     add_node(chain, "n3", NodeType.BRANCH, "n1")
@@ -186,7 +187,7 @@ def test_a_leaf_that_has_more_than_all_branches_is_named(
             assert until(lambda: any(wanted(*said) for said in life.errors), PATIENCE)
 
 
-@pytest.mark.draw(2)
+@pytest.mark.draw(1)
 @pytest.mark.parametrize("point", STEPS)
 def test_killed_anywhere_the_same_command_goes_on(make_chain: MakeChain, point: str) -> None:
     chain = make_bank(make_chain, 2, leaf=False)
@@ -233,6 +234,7 @@ def test_a_node_that_is_silent_must_be_named(make_chain: MakeChain) -> None:
             assert chain["n2"].db.value("select vedur.is_root()")
 
 
+@pytest.mark.draw("takeovers")
 def test_a_branch_is_gone(make_chain: MakeChain) -> None:
     chain = make_bank(make_chain, 2, leaf=False)
     add_node(chain, "n3", NodeType.BRANCH, "n2")
@@ -283,6 +285,7 @@ def test_a_deposed_root_that_comes_back_is_closed_and_says_so(make_chain: MakeCh
     assert roots(chain) == ["n2"]
 
 
+@pytest.mark.draw("takeovers")
 @pytest.mark.parametrize("point", REIGN)
 def test_a_root_that_is_killed_when_it_learns_it_learns_it_again(
     make_chain: MakeChain, point: str
@@ -349,6 +352,7 @@ def test_nobody_reads_from_a_deposed_root(make_chain: MakeChain) -> None:
     assert n3.position == tick
 
 
+@pytest.mark.draw("takeovers")
 def test_two_promotions_are_not_believed(make_chain: MakeChain) -> None:
     chain = make_bank(make_chain, 2, leaf=False)
     add_node(chain, "n3", NodeType.BRANCH, "n1")

@@ -95,7 +95,7 @@ def _lab(make_leaf: Callable[..., Leaf], flags: str | None) -> Leaf:
     return leaf
 
 
-@pytest.mark.draw(2)
+@pytest.mark.draw("filters")
 @pytest.mark.parametrize("flags", [None, "AIUDJ"], ids=["urlenc", "json"])
 @pytest.mark.parametrize(
     ("count", "row_by_row"),

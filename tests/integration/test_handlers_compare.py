@@ -29,6 +29,7 @@ __all__ = ["use_handlers"]
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
+@pytest.mark.draw("compare")
 def test_masked_rows_are_compared_and_repaired(
     make_lab: Callable[..., Lab],  # noqa: F811
     use_handlers: UseHandlers,
@@ -74,6 +75,7 @@ def test_masked_rows_are_compared_and_repaired(
     assert not [word for word in PLANTED if word in caplog.text]
 
 
+@pytest.mark.draw("compare")
 def test_rows_in_partitions_are_compared_and_repaired(
     make_lab: Callable[..., Lab],  # noqa: F811
 ) -> None:

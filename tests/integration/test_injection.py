@@ -281,7 +281,7 @@ values ('q', 'leaf', 1, 2, 3, 4, 'I:id', 'id=1&a=x', 'public.t', 'public.t', 'pu
 """
 
 
-@pytest.mark.draw(12)
+@pytest.mark.draw(6)
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda w: " ".join(w).replace("{}", "X"))
 def test_hostile_words_of_a_command(
     nodes: Nodes, words: list[str], capsys: pytest.CaptureFixture[str]
@@ -352,7 +352,7 @@ PGQD = [
 ]
 
 
-@pytest.mark.draw(5)
+@pytest.mark.draw(3)
 @pytest.mark.parametrize("key", PGQD)
 def test_hostile_settings_of_the_ticker(nodes: Nodes, key: str, tmp_path: Path) -> None:
     """Refused with an error that the program prints, or of no effect; the queue ticks on."""
@@ -406,7 +406,7 @@ def test_a_database_of_a_hostile_name_is_ticked(oldest: Any) -> None:
         oldest.admin.execute(f"drop database {quote_ident(name)} with (force)")
 
 
-@pytest.mark.draw(8)
+@pytest.mark.draw(4)
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda o: o.name)
 @pytest.mark.parametrize("use", ["batch", "stream"])
 def test_hostile_options_of_sparks_format(nodes: Nodes, option: Any, use: str) -> None:
@@ -445,7 +445,7 @@ def read(given: dict[str, str], use: str) -> None:
         reader.stop()
 
 
-@pytest.mark.draw(3)
+@pytest.mark.draw(1)
 @pytest.mark.parametrize("key", ["queue_name", "job_name", "node_name", "consumer_name", "db",
                                  "public_node_location", "event_format", "lock_timeout",
                                  "remote_extra_connstr", "register_only_tables"])  # fmt: skip

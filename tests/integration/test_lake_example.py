@@ -48,7 +48,7 @@ def db(newest: TestServer, make_db_on: Callable[..., vdb.Database]) -> vdb.Datab
     return found
 
 
-@pytest.mark.draw(5, "programs")
+@pytest.mark.draw("programs")
 def test_the_lake_follows(
     spark: Any, db: vdb.Database, example: ModuleType, tmp_path: Path
 ) -> None:

@@ -62,7 +62,7 @@ def require_branches(chain: Mixed) -> None:
             assert chain.require_queue(node, above, first_tick=made_by_us) > 100
 
 
-@pytest.mark.draw(1)
+@pytest.mark.draw("upstream")
 @pytest.mark.parametrize(
     "makers",
     ["oou", "uuo", *(pytest.param(m, marks=pytest.mark.long) for m in ("ouou", "uouo", "umu"))],
@@ -85,6 +85,7 @@ def test_all_nodes_copy_under_load_and_follow(make_mixed: MakeMixed, makers: str
             assert "ERROR" not in node.log_text(), node.log_text()
 
 
+@pytest.mark.draw("upstream")
 def test_a_leaf_moves_between_branches_under_load(make_mixed: MakeMixed) -> None:
     """A root, two branches in a row and a leaf, which reads from each of them in turn."""
     chain = make_mixed("oooo")
@@ -110,6 +111,7 @@ def test_a_leaf_moves_between_branches_under_load(make_mixed: MakeMixed) -> None
     require_branches(chain)
 
 
+@pytest.mark.draw("upstream")
 def test_a_consumer_moves_to_a_branch_by_position(make_mixed: MakeMixed, tmp_path: Path) -> None:
     """A consumer of python-pgq gets each event once; the C ticker rotates the branch's queue."""
     chain = make_mixed("oo", leaf=False)

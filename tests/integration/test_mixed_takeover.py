@@ -37,6 +37,7 @@ def write_and_compare(chain: Mixed, root: str, number: int) -> None:
         assert until(same, PATIENCE), node.name
 
 
+@pytest.mark.draw("upstream")
 def test_upstream_takes_over_from_ours_and_back(
     make_mixed: MakeMixed, caplog: pytest.LogCaptureFixture
 ) -> None:

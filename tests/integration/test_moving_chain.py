@@ -69,6 +69,7 @@ def provider(chain: Chain, name: str) -> str | None:
     return info.provider_node
 
 
+@pytest.mark.draw("branches")
 def test_a_leaf_moves_up_and_down_a_running_chain(make_chain: MakeChain) -> None:
     chain = make_chain(4)  # n1 root, n2 and n3 branches, n4 leaf
     chain.table("public.t", TABLE)
@@ -83,6 +84,7 @@ def test_a_leaf_moves_up_and_down_a_running_chain(make_chain: MakeChain) -> None
     assert chain.require_queues()
 
 
+@pytest.mark.draw("branches")
 def test_a_branch_moves_with_the_leaf_below_it_and_is_dropped(make_chain: MakeChain) -> None:
     chain = make_chain(4)
     chain.table("public.t", TABLE)

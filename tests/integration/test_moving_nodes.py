@@ -70,7 +70,7 @@ def test_a_node_moves_to_a_branch_and_back(tree: Tree, caplog: pytest.LogCapture
 POINTS = ["paused", "subscribed", "changed", "resumed", "unsubscribed"]
 
 
-@pytest.mark.draw(2)
+@pytest.mark.draw(1)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_move_that_is_killed_is_finished_by_the_next_run(tree: Tree, point: str) -> None:
     tick = branches(tree)
@@ -312,6 +312,7 @@ def test_a_consumer_beside_the_worker_moves_alone(tree: Tree) -> None:
 # -- drop-node, tags ------------------------------------------------------------------------------
 
 
+@pytest.mark.draw("branches")
 def test_drop_node_moves_the_children_first(tree: Tree) -> None:
     tick = branches(tree)
     with tree.workers():
@@ -326,7 +327,7 @@ def test_drop_node_moves_the_children_first(tree: Tree) -> None:
         drop_node(tree.sessions["src"], "src", reparent=True)
 
 
-@pytest.mark.draw(2)
+@pytest.mark.draw(1)
 @pytest.mark.parametrize("point", ["provider.changed", "drop.reparented", "drop.forgotten"])
 def test_a_drop_that_is_killed_is_finished_by_the_next_run(tree: Tree, point: str) -> None:
     tick = branches(tree)
@@ -343,6 +344,7 @@ def test_a_drop_that_is_killed_is_finished_by_the_next_run(tree: Tree, point: st
     assert "mid" not in tree.members("src")
 
 
+@pytest.mark.draw("branches")
 def test_a_dead_branch_is_dropped_from_over_its_children(tree: Tree) -> None:
     tick = branches(tree)
     with tree.workers():
@@ -531,6 +533,7 @@ def test_a_position_half_set_by_a_killed_command_is_finished(tree: Tree) -> None
     assert tree.position("dst") == tree.subscribers("src")["dst"] == later
 
 
+@pytest.mark.draw("branches")
 def test_the_command_line_asks_for_a_yes(tree: Tree, tmp_path: Path) -> None:
     branches(tree)
     later = tree.tick()

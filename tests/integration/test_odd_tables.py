@@ -47,6 +47,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.draw("large tables")
 def test_odd_names_of_tables_and_columns(lab: Lab) -> None:
     both(lab, "create table victim (id int)")
     for schema, table in NAMES:
@@ -109,6 +110,7 @@ def test_a_key_of_ten_columns_and_domains(lab: Lab) -> None:
     assert lab.leaf.value("select count(*) from t") == 350
 
 
+@pytest.mark.draw("large tables")
 def test_sixteen_hundred_columns(lab: Lab) -> None:
     columns = ", ".join(f"c{i} int" for i in range(WIDE))
     both(lab, f"create table t (id int primary key, {columns})")
@@ -126,6 +128,7 @@ def test_sixteen_hundred_columns(lab: Lab) -> None:
     assert lab.leaf.value(f"select count(*) from t where c{WIDE - 1} is null") == 9
 
 
+@pytest.mark.draw("large tables")
 def test_megabytes_in_a_row(lab: Lab) -> None:
     both(lab, "create table t (id int primary key, big text, b bytea, n int)")
     fill = (

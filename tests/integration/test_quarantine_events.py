@@ -181,7 +181,7 @@ def leaf(quick_leaf: MakeLeaf) -> Leaf:
 # -- stop -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.draw(3)
+@pytest.mark.draw(2)
 @pytest.mark.parametrize("kind", REFUSALS)
 def test_the_event_is_found_and_nothing_is_lost(leaf: Leaf, kind: str) -> None:
     refusal = REFUSALS[kind]
@@ -271,7 +271,7 @@ def test_missing_rights_stop_whatever_the_policy(quick_leaf: MakeLeaf) -> None:
     leaf.same("t")
 
 
-@pytest.mark.draw(3)
+@pytest.mark.draw(2)
 @pytest.mark.parametrize(
     ("wide", "narrow", "value"),
     [
@@ -306,7 +306,7 @@ def test_a_value_that_is_too_long_is_never_cut(
 # -- quarantine-row -------------------------------------------------------------------------------
 
 
-@pytest.mark.draw(3)
+@pytest.mark.draw(2)
 @pytest.mark.parametrize("kind", [k for k in REFUSALS if k != "no-table"])
 def test_a_row_waits_and_the_others_go_on(quick_leaf: MakeLeaf, kind: str) -> None:
     leaf = quick_leaf(on_error="quarantine-row")
@@ -354,7 +354,7 @@ def test_a_table_has_a_policy_of_its_own(leaf: Leaf) -> None:
     assert len(quarantined(leaf)) == 1
 
 
-@pytest.mark.draw(1)
+@pytest.mark.draw("quarantine")
 @pytest.mark.parametrize("count", [1, 3000])
 def test_bad_rows_among_many(
     quick_leaf: MakeLeaf, monkeypatch: pytest.MonkeyPatch, count: int
@@ -636,7 +636,7 @@ def test_a_script_that_fails_is_found_skipped_kept_and_replayed(leaf: Leaf) -> N
     assert quarantined(leaf) == []
 
 
-@pytest.mark.draw(4)
+@pytest.mark.draw(2)
 @pytest.mark.parametrize(
     ("ev_type", "data", "extra1", "message"),
     [
@@ -801,7 +801,7 @@ def test_upstreams_sql_on_both_sides(quick_leaf: MakeLeaf) -> None:
     leaf.same("t")
 
 
-@pytest.mark.draw(1)
+@pytest.mark.draw("quarantine")
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(600)

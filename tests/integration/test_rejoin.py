@@ -152,6 +152,7 @@ def test_what_rejoin_refuses(quick_leaf: MakeLeaf) -> None:
 # -- repair ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.draw("running")
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_a_restored_root_and_a_leaf_that_is_ahead_of_it(make_leaf: MakeLeaf) -> None:
@@ -227,6 +228,7 @@ def test_a_restored_root_and_a_leaf_that_is_ahead_of_it(make_leaf: MakeLeaf) -> 
     assert run(leaf, apply=True).way is Way.NOTHING
 
 
+@pytest.mark.draw("running")
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_a_root_that_does_not_know_the_leaf_and_a_table_copied_instead(

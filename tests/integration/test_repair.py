@@ -49,6 +49,7 @@ def equal_at_a_moment(lab: Lab) -> bool:
         return compare(session, CompareOptions(), lab.spark).bad == 0
 
 
+@pytest.mark.draw("repair")
 def test_plan_then_apply_then_nothing_left(
     make_lab: MakeLab,  # noqa: F811
     caplog: pytest.LogCaptureFixture,
@@ -89,6 +90,7 @@ def test_plan_then_apply_then_nothing_left(
     assert lab.leaf.value(debris % "keys") + lab.leaf.value(debris % "rows") == 0
 
 
+@pytest.mark.draw("repair")
 def test_repair_among_writers_touches_only_what_was_planted(
     make_lab: MakeLab,  # noqa: F811
 ) -> None:
@@ -115,6 +117,7 @@ def test_repair_among_writers_touches_only_what_was_planted(
     assert run(lab, apply=True).total == 0
 
 
+@pytest.mark.draw("repair")
 def test_where_repairs_a_part_and_never_takes_a_row_for_gone(
     make_lab: MakeLab,  # noqa: F811
 ) -> None:
@@ -133,6 +136,7 @@ def test_where_repairs_a_part_and_never_takes_a_row_for_gone(
     assert equal_at_a_moment(lab)
 
 
+@pytest.mark.draw("repair")
 def test_other_uniques_local_columns_generated_and_identity(
     make_lab: MakeLab,  # noqa: F811
 ) -> None:
@@ -186,6 +190,7 @@ def test_a_repair_waits_for_nobody_and_the_worker_waits_for_it(
     assert lab.leaf.value("select count(*) from users where note = 'later'") == 50
 
 
+@pytest.mark.draw("repair")
 @pytest.mark.parametrize(
     ("snapshot", "state", "why"),
     [(None, None, "was changed by another command"), ("1:9000000:", "ok", "ahead of the worker")],
@@ -214,6 +219,7 @@ def test_a_table_that_is_copied_anew_between_the_moments_is_left_alone(
     assert logged(lab) == set()
 
 
+@pytest.mark.draw("repair")
 def test_events_that_wait_are_named_before_their_difference(
     make_lab: MakeLab,  # noqa: F811
     caplog: pytest.LogCaptureFixture,

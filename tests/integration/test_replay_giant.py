@@ -36,6 +36,7 @@ def summaries(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return said
 
 
+@pytest.mark.draw("large tables")
 def test_a_giant_transaction_is_cut_and_memory_bounded(
     make_leaf: Callable[..., Leaf], summaries: list[dict[str, Any]]
 ) -> None:
@@ -60,6 +61,7 @@ def test_a_giant_transaction_is_cut_and_memory_bounded(
     assert chunks >= 2 * ROWS * 150 // FLUSH_BYTES
 
 
+@pytest.mark.draw("large tables")
 def test_a_giant_transaction_that_ticks_have_passed_is_cut(
     make_leaf: Callable[..., Leaf], summaries: list[dict[str, Any]]
 ) -> None:

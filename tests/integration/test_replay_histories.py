@@ -109,7 +109,7 @@ class Session:
             self.db.execute("update a set u = %s where id = %s", [rows[two], one])
 
 
-@pytest.mark.draw(2)
+@pytest.mark.draw(1)
 @pytest.mark.parametrize("flags", [None, "AIUDJ"], ids=["urlenc", "json"])
 @pytest.mark.parametrize("count", [examples(25, 600), 4], ids=["in-process", "spark"])
 def test_replay_equals_row_by_row(

@@ -102,6 +102,7 @@ def _short(ev_type: str | None, data: str | None) -> tuple[str, object]:
 LOST = [("I", {"id": 2, "v": "lost: it's"}), ("U", {"id": 1, "v": "lost"})]
 
 
+@pytest.mark.draw("takeovers")
 @pytest.mark.usefixtures("without_spark")
 @pytest.mark.timeout(600)
 def test_it_goes_on_after_a_kill_at_each_step_and_keeps_everything_once(
@@ -250,6 +251,7 @@ def test_lost_events_are_listed_exported_and_forgotten(
         assert kept(old) == []
 
 
+@pytest.mark.draw("takeovers")
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_tables_are_made_equal_without_a_copy(make_chain: MakeChain, spark: object) -> None:

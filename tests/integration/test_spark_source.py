@@ -163,6 +163,7 @@ def test_a_transaction_belongs_to_the_tick_that_sees_it(spark: Any, db: vdb.Data
     }
 
 
+@pytest.mark.draw("source")
 def test_many_events_in_slices(spark: Any, db: vdb.Database) -> None:
     for part in range(6):
         db.query(

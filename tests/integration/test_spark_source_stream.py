@@ -103,6 +103,7 @@ def lab(
     return Lab(spark, make_db_on(newest, autocommit=True), tmp_path)
 
 
+@pytest.mark.draw("source")
 def test_available_now_takes_what_was_there_in_limits(lab: Lab) -> None:
     ticks = [lab.tick("a1", "a2", "a3"), lab.tick("b1", "b2", "b3")]
     ticks += [lab.tick(*[f"c{n}" for n in range(10)]), lab.tick("d1"), lab.tick("e1")]
@@ -126,6 +127,7 @@ def test_available_now_takes_what_was_there_in_limits(lab: Lab) -> None:
     assert lab.run(**options) == []
 
 
+@pytest.mark.draw("source")
 def test_a_batch_that_failed_comes_again_as_it_was(lab: Lab) -> None:
     lab.tick("1", "2")
     options = {"startingOffsets": "earliest", "consumerName": CONSUMER}
@@ -139,6 +141,7 @@ def test_a_batch_that_failed_comes_again_as_it_was(lab: Lab) -> None:
     assert lab.run(**options) == [["1", "2"], ["3"]]
 
 
+@pytest.mark.draw("source")
 def test_a_running_stream_survives_lost_connections_and_tells_its_lag(lab: Lab) -> None:
     secret = "sw0rdf1sh"
     query = lab.start(

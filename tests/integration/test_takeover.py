@@ -197,7 +197,7 @@ def test_under_load_several_times(make_chain: MakeChain) -> None:
     assert life.errors == []
 
 
-@pytest.mark.draw(3)
+@pytest.mark.draw(2)
 @pytest.mark.parametrize("point", [*BEFORE, *AFTER])
 def test_killed_anywhere_the_same_command_goes_on(
     make_chain: MakeChain, kill_at: Callable[[str], None], no_cleaning: None, point: str
@@ -216,7 +216,7 @@ def test_killed_anywhere_the_same_command_goes_on(
         require_equal(chain)
 
 
-@pytest.mark.draw(2)
+@pytest.mark.draw(1)
 @pytest.mark.parametrize("point", ["closed", "drained", "ticked", "followed"])
 def test_killed_before_the_promotion_it_can_be_undone(
     make_chain: MakeChain, kill_at: Callable[[str], None], no_cleaning: None, point: str
@@ -335,6 +335,7 @@ def test_what_speaks_against_it_is_said_and_nothing_is_changed(make_chain: MakeC
         assert roots(chain) == ["n1"]
 
 
+@pytest.mark.draw("takeovers")
 def test_sequences_go_on_behind_the_old_ones(make_chain: MakeChain) -> None:
     chain = make_bank(make_chain, 3)
     for node in chain.nodes:
@@ -364,6 +365,7 @@ def test_sequences_go_on_behind_the_old_ones(make_chain: MakeChain) -> None:
         assert chain["n3"].db.value("select count(*) from item") == len(given)
 
 
+@pytest.mark.draw("takeovers")
 def test_all_others_follow(make_chain: MakeChain, kill_at: Callable[[str], None]) -> None:
     chain = make_bank(make_chain, 2, leaf=False)
     leaf = chain.add("n3", NodeType.LEAF, chain.make_db(), provider="n1")
@@ -449,6 +451,7 @@ def test_the_hook_is_told_and_can_say_no(
     assert "dbname=" in said.read_text()
 
 
+@pytest.mark.draw("takeovers")
 def test_the_place_of_a_branch_is_taken(
     make_chain: MakeChain, kill_at: Callable[[str], None]
 ) -> None:

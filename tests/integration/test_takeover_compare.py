@@ -36,6 +36,7 @@ def run(chain: Chain, old: str, new: str, spark: Any, at: str | None = None) -> 
         return takeover(session, old, TakeoverOptions(node=new), spark)
 
 
+@pytest.mark.draw("takeovers")
 def test_the_old_root_is_compared(
     make_chain: MakeChain, spark: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -74,6 +75,7 @@ def test_the_old_root_is_compared(
         assert "The takeover is done, but 'n2' differs" in caplog.text
 
 
+@pytest.mark.draw("takeovers")
 def test_a_comparison_that_fails_is_no_failed_takeover(
     make_chain: MakeChain, spark: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

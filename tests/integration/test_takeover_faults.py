@@ -224,6 +224,7 @@ def takeovers(net: Net, cases: list[tuple[str, str]]) -> None:
             bank.require_kept(name)
 
 
+@pytest.mark.draw("takeovers")
 def test_some_faults_of_a_takeover(net: Net) -> None:
     takeovers(net, [("ticked", "n2 killed"), ("followed", "n1 and n2 cut")])
 

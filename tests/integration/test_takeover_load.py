@@ -93,6 +93,7 @@ def back_and_forth(chain: Chain, times: int) -> None:
     assert life.errors == []
 
 
+@pytest.mark.draw("takeovers")
 def test_back_and_forth_with_two_phase_commits(servers: Servers, bank_on: MakeBank) -> None:
     server = servers.private(max(VERSIONS), max_prepared_transactions="20")
     back_and_forth(bank_on("b", server, server, server), 2)
@@ -104,6 +105,7 @@ def test_ten_times_in_a_row(servers: Servers, bank_on: MakeBank) -> None:
     back_and_forth(bank_on("b", server, server, server), 10)
 
 
+@pytest.mark.draw("takeovers")
 def test_a_prepared_transaction_is_waited_for_and_named(
     servers: Servers, bank_on: MakeBank
 ) -> None:
@@ -176,6 +178,7 @@ def require_lost_is_the_difference(
     assert sum(row.n for row in old.query("select n from acct")) == MONEY
 
 
+@pytest.mark.draw("takeovers")
 def test_the_server_of_the_root_is_killed(servers: Servers, bank_on: MakeBank) -> None:
     killed, other = safe_server(servers), servers.private(min(VERSIONS))
     for at in range(2):

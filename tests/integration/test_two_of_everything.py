@@ -59,7 +59,7 @@ def test_two_workers_replay_one_node(lab: Lab, caplog: pytest.LogCaptureFixture)
     assert "Traceback" not in caplog.text
 
 
-@pytest.mark.draw(2)
+@pytest.mark.draw(1)
 @pytest.mark.parametrize("step", [Step.REGISTER, Step.LOAD, Step.REBUILD, Step.CATCH_UP])
 def test_a_second_worker_comes_during_a_copy(
     lab: Lab, step: Step, caplog: pytest.LogCaptureFixture
@@ -118,7 +118,7 @@ def run_script(lab: Lab, tmp: Path) -> None:
         execute(root, [str(script)])
 
 
-@pytest.mark.draw(6)
+@pytest.mark.draw(3)
 @pytest.mark.parametrize("step", STEPS, ids=lambda s: s.name.lower())
 @pytest.mark.parametrize("act", [remove_and_add, copy_again, add_another, run_script])
 def test_a_command_during_a_copy(
@@ -373,7 +373,7 @@ def test_execute_of_one_file_twice_at_once(
     assert "Traceback" not in caplog.text
 
 
-@pytest.mark.draw(1)
+@pytest.mark.draw("repair")
 @pytest.mark.spark
 @pytest.mark.parametrize("point", ["repair.planned", "repair.fetched", "repair.applied"])
 def test_repair_of_one_table_twice_at_once(

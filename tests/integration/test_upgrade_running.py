@@ -178,6 +178,7 @@ def test_the_installer_gives_up_with_a_word_about_it(
     assert older(db) == 0
 
 
+@pytest.mark.draw("running")
 def test_an_upgrade_under_load(quick_lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
     make(quick_lab, "t", "u", rows=200)
     quick_lab.add("public.t", "public.u")
@@ -200,6 +201,7 @@ def test_an_upgrade_under_load(quick_lab: Lab, caplog: pytest.LogCaptureFixture)
     assert [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR] == []
 
 
+@pytest.mark.draw("running")
 def test_an_upgrade_during_a_first_copy(quick_lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
     make(quick_lab, "t", rows=2000)
     quick_lab.add("public.t")

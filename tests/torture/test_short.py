@@ -27,7 +27,7 @@ SHORT = (
 )
 
 
-@pytest.mark.draw(1, "campaign")
+@pytest.mark.draw("programs")
 def test_a_few_faults_leave_nothing_different_and_nothing_behind() -> None:
     with Campaign(SEED, say=False) as campaign:
         outcomes = {name: campaign.cycle(name)["outcome"] for name in random.sample(SHORT, DRAWN)}
@@ -50,7 +50,7 @@ ELSEWHERE = ("takeover", "reign", "resurrect")
 KILLERS = (test_takeover, test_takeover_compare, test_failover, test_resurrect)
 
 
-@pytest.mark.draw(1, "campaign")
+@pytest.mark.draw("programs")
 def test_a_few_faults_of_a_cascade() -> None:
     with Campaign(SEED, say=False, lab="cascade", plain=True) as campaign:
         drawn = random.sample(SHORT_CASCADE, DRAWN)

@@ -19,6 +19,7 @@ cannot be declared: it gets many rows at a time, as an Arrow record batch, in ta
 | `branch_problem` | driver | on a branch, in `add-table` and in each round of its worker |
 | `check` | driver | in `add-table`, before a first copy is planned, before changes are staged |
 | `settings` | driver | as `scope`, for handlers with `rows` |
+| `check_columns` | tasks | once for each set of columns that changes have in a task |
 | `rows` | tasks | for blocks of a first copy, of changes, and of rows that are compared |
 
 The driver is the process of the command or the worker; tasks run in Python processes of Spark, on
@@ -91,9 +92,9 @@ class Scope:
     `condition` selects rows, in names of this node; it is added to the table's own (`--where`) and
     must depend on the row alone. `operations` are the events that are applied: I, U, D, and R for
     TRUNCATE. `applies` False: nothing is copied and nothing replayed. `rewrites` are the columns,
-    by the provider's names, whose values `rows` changes or leaves out, None where only the function
-    knows; `filters`: `rows` may leave rows out. `partitions` is where rows go instead of the table
-    itself: to tables by time. `uncomparable` says why it cannot be told which
+    by the provider's names, whose values `rows` changes or leaves out, None, or nothing said, where
+    only the function knows; `filters`: `rows` may leave rows out. `partitions` is where rows go
+    instead of the table itself: to tables by time. `uncomparable` says why it cannot be told which
     rows should be here, `unrepairable` why rows that the provider lacks may be right.
     """
 
@@ -121,6 +122,8 @@ class Handler:
     needs_table: ClassVar[bool] = True
     #: True: it is about triggers, and for the root only.
     root_only: ClassVar[bool] = False
+    #: What rows here depend on beside the provider's, for the message that it has changed.
+    depends_on: ClassVar[str] = "its settings are"
     #: Keys of the ini whose values are in `options`.
     ini_keys: ClassVar[tuple[str, ...]] = ()
 
@@ -170,6 +173,10 @@ class Handler:
             "a branch passes all events on as they are, so its queue would hold the rows as they "
             "were before; give it to the leaves below"
         )
+
+    def check_columns(self, names: Sequence[str]) -> None:
+        """Raise StateError where a change with a whole row of these columns cannot be served, for
+        instance because a column that is rewritten has got another name."""
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows as they should be here. Overriding this makes `rows` be called.

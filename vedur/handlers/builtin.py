@@ -139,6 +139,7 @@ class Shard(Handler):
 
     name = "shard"
     summary = "The rows whose hash of a key column is this node's share."
+    depends_on = "the shard of this node (shard_info_sql) is"
     arguments = (
         Argument("key", "the column that is hashed"),
         Argument("hash_key", "the same; if both are given, this one counts"),

@@ -32,7 +32,7 @@ from vedur.change.attrs import (
 )
 from vedur.config import LondisteSettings
 from vedur.errors import ConfigError, StateError, UsageError, VedurError, first_line
-from vedur.handlers.api import Handler, Scope
+from vedur.handlers.api import NO_COLUMN, Handler, Scope
 from vedur.handlers.builtin import DEFAULT_HANDLER, HANDLERS
 from vedur.tables.columns import Columns, parse_columns
 from vedur.tables.condition import columns_of
@@ -69,7 +69,7 @@ class Handled:
     handler: Handler = field(compare=False)
     scope: Scope
     rows: RowFunction | None = None
-    mark: str = ""  # of what the rows depend on, where `rows` makes them
+    mark: str = ""  # of what the rows here depend on, where that is more than the provider's
 
     @property
     def plain(self) -> bool:
@@ -128,7 +128,10 @@ class Registry:
             )
         scope = handler.scope(facts, dict(listed))
         rows = self._row_function(stored, handler, scope)
-        mark = "" if rows is None else fingerprint(handler.settings())
+        told = [] if rows is None else [handler.settings()]
+        if facts is not None:
+            told.append(scope.condition or "")  # which rows are here depends on the answer
+        mark = fingerprint("\n".join(told)) if told else ""
         return Handled(stored, handler, scope, rows, mark)
 
     @staticmethod
@@ -143,7 +146,8 @@ class Registry:
             handler.table,
             tuple(sorted(handler.given.items())),
             tuple(sorted(handler.options.items())),
-            scope.rewrites,
+            # a class that says nothing of its columns may change any
+            None if scope.rewrites is NO_COLUMN else scope.rewrites,
             scope.filters,
         )
 
@@ -337,8 +341,8 @@ def _require_mark(found: Handled, stored: str | None) -> None:
     Londiste added has no mark."""
     if stored and found.mark and stored != found.mark:
         raise StateError(
-            "its key or its rules are not those that its rows were made with: put them back, or "
-            "have the table copied anew with the new ones (resync)"
+            f"{found.handler.depends_on} not what its rows were made with: put that back, or have "
+            "the table copied anew (resync)"
         )
 
 
@@ -349,7 +353,7 @@ def require_apart(found: Handled, condition: str | None, columns: str | None) ->
         return
     names = {here: there for there, here in parse_columns(columns)} if columns else {}
     looked_at = [names.get(name, name) for name in columns_of(condition)]
-    rewrites = found.scope.rewrites
+    rewrites = found.rows.rewrites
     if rewrites is None:
         raise UsageError(
             f'handler "{found.stored}" does not say which columns it rewrites, so the table cannot '

@@ -85,6 +85,10 @@ class RowFunction:
         """Return the columns that rows with these columns have afterwards."""
         return self.apply(tuple(names), [])[0]
 
+    def check_columns(self, names: Sequence[str]) -> None:
+        """Raise StateError where a change with a whole row of these columns cannot be served."""
+        self._make().check_columns(names)
+
     def apply(
         self, names: tuple[str, ...], rows: Sequence[Row], key: Sequence[str] = ()
     ) -> tuple[tuple[str, ...], list[Row | None]]:

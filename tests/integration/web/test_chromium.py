@@ -60,7 +60,7 @@ def fill(lab: SetLab) -> None:
     set_consumer_error(lab.dbs["eu"], QUEUE, lab.worker("eu"), "division by zero " + "long " * 60)
 
 
-@pytest.mark.draw(1, "browser")
+@pytest.mark.draw("browser")
 def test_it_is_accessible_in_light_and_dark(chromium: Any, address: str) -> None:
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason=wanting("axe-playwright-python")
@@ -77,7 +77,7 @@ def test_it_is_accessible_in_light_and_dark(chromium: Any, address: str) -> None
         context.close()
 
 
-@pytest.mark.draw(1, "browser")
+@pytest.mark.draw("browser")
 def test_a_phone_needs_no_sideways_scrolling(chromium: Any, address: str) -> None:
     context = chromium.new_context(viewport={"width": 360, "height": 740}, is_mobile=True)
     page = context.new_page()
@@ -93,7 +93,7 @@ def test_a_phone_needs_no_sideways_scrolling(chromium: Any, address: str) -> Non
     context.close()
 
 
-@pytest.mark.draw(1, "browser")
+@pytest.mark.draw("browser")
 def test_it_refreshes_in_place(chromium: Any, lab: SetLab, open_page: OpenPage) -> None:
     fill(lab)
     running = open_page(lab.sessions["src"])
@@ -121,7 +121,7 @@ def test_it_refreshes_in_place(chromium: Any, lab: SetLab, open_page: OpenPage) 
     context.close()
 
 
-@pytest.mark.draw(1, "browser")
+@pytest.mark.draw("browser")
 def test_without_scripts_it_is_whole_and_loads_itself_again(chromium: Any, address: str) -> None:
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()

@@ -10,6 +10,7 @@ from vedur.db import Database
 from vedur.db.copy import copy_all, copy_blocks
 from vedur.db.pump import Pumped
 from vedur.errors import StateError
+from vedur.sql import query
 from vedur.tables.row_function import RowFunction
 
 #: Bytes of rows that the handler sees at a time.
@@ -26,13 +27,18 @@ class HandedRows:
     count: int = 0
     size: int = 0
     prefix: str = ""  # stands before each row
+    key: tuple[str, ...] = ()  # columns that identify rows, by which later changes find them
 
     def pass_on(
         self, source: Database, copy_out: str, target: Database, copy_in: str, *, keep: bool = False
     ) -> Pumped:
         """Run `copy_out` (text) on source into `copy_in` on target, whose transaction stays open
-        for the caller. The source is closed unless it is to be kept, and nothing failed."""
+        for the caller. The source is closed unless it is to be kept, and nothing failed.
+
+        The handler sees moments as those of changes are shown to it, in UTC.
+        """
         try:
+            source.execute(query("copy", "moments_in_utc"))
             copy_all(target, [(copy_in, self._blocks(source, copy_out))])
         except BaseException:
             source.close()  # in the middle of a COPY
@@ -56,7 +62,7 @@ class HandedRows:
                 f'"{self.rows.handler}"'
             ) from None
         read = [fields(row) for row in text.split("\n")[:-1]]
-        names, rows = self.rows.apply(self.columns, read)
+        names, rows = self.rows.apply(self.columns, read, self.key)
         places = [names.index(name) for name in self.made]
         kept = [row for row in rows if row is not None]
         self.count += len(kept)

@@ -155,6 +155,17 @@ with gone as (
 insert into vedur.quarantine_log ({columns}, outcome, ended_reason)
 select {columns}, %s, %s from gone
 
+-- name: forget_values
+-- What was kept of the rows of a table, but not that it happened.
+with log as (
+    update vedur.quarantine_log
+    set ev_data = null, ev_extra2 = null, ev_extra3 = null, ev_extra4 = null, row_key = null, message = null
+    where queue_name = %(queue)s and table_name = %(table)s
+)
+update vedur.repair_log
+set row_key = '', old_row = null, new_row = null
+where queue_name = %(queue)s and table_name = %(table)s
+
 -- name: end_rows
 -- Chosen events leave the quarantine.
 with gone as (
