@@ -38,8 +38,10 @@ _WHERE = """## Where they hold
 
 On a branch, handlers decide about its own tables; its queue has all events as they are. So a
 handler that changes rows is refused there, because the branch would pass the clear rows on. It is
-refused on the root, too; `encoding` is one of them. `change-filter` is refused for tables with a
-handler that decides which rows come.
+refused on the root, too; `encoding` is one of them. `shard` and `part` on a branch of Londiste's
+pass on the events of its own shard only; here they are refused unless `pass_on=all` says that the
+nodes below have the handler, too. `change-filter` is refused for tables with a handler that decides
+which rows come.
 
 ## Of Vedur
 
