@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vedur.change.copytext import fields, line
+from vedur.change.copytext import fields, line, mend
 from vedur.db import Database
 from vedur.db.copy import copy_all, copy_blocks
 from vedur.db.pump import Pumped
@@ -37,9 +37,14 @@ class HandedRows:
 
         The handler sees moments as those of changes are shown to it, in UTC.
         """
+        any_bytes = self.rows.mends and source.encoding == "SQL_ASCII"
         try:
             source.execute(query("copy", "moments_in_utc"))
+            if any_bytes:
+                source.execute(query("replay", "any_bytes"))
             copy_all(target, [(copy_in, self._blocks(source, copy_out))])
+            if any_bytes:
+                source.execute(query("replay", "only_utf8"))
         except BaseException:
             source.close()  # in the middle of a COPY
             raise
@@ -55,7 +60,7 @@ class HandedRows:
 
     def _handed(self, block: bytes) -> bytes:
         try:
-            text = block.decode()
+            text = mend(block) if self.rows.mends else block.decode()
         except UnicodeDecodeError:
             raise StateError(
                 f'table "{self.rows.table}": rows that are not UTF-8 cannot be given to handler '

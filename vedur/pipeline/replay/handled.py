@@ -172,7 +172,8 @@ def _left(old: Change, rows: Iterator[Change | None]) -> Change | None:
 def _decode(data: str, said: EventType, spec: TableSpec) -> tuple[tuple[str, ...], list[Any]]:
     """Names and values as COPY would have them."""
     if said.format == "urlenc":
-        encoded, values = urlenc.split(data)
+        mends = spec.rows is not None and spec.rows.mends
+        encoded, values = urlenc.split(urlenc.mended(data) if mends else data)
         return tuple(map(urlenc.unquote, encoded)), list(values)
     names, found = jsonrow.split(data or "{}")
     for at, value in enumerate(found):

@@ -138,6 +138,8 @@ class SparkReplay:
                     "",
                     (),
                     snapshot=snapshot,
+                    calls=table.calls,
+                    home=table.dest,
                     chosen=None if table.columns is None else dict(table.columns),
                     operations=table.operations,
                     rows=table.rows,
@@ -181,7 +183,7 @@ class SparkReplay:
         for _ in range(_ATTEMPTS + len(tables)):
             specs = self.specs(db, tables, slot)
             log_tables |= {
-                name for name, spec in specs.items() if not spec.stageable or _keeps_all(spec)
+                name for name, spec in specs.items() if not spec.stageable or _event_by_event(spec)
             }
             raw_stage = self._raw.name(db, slot) if self.forward and raw is None else None
             try:
@@ -361,8 +363,10 @@ class SparkReplay:
             self._outdated[slot].clear()
 
 
-def _keeps_all(spec: TableSpec) -> bool:
-    """Does every version of a row count? Then there is no net change."""
+def _event_by_event(spec: TableSpec) -> bool:
+    """Does every version of a row count, or every event? Then there is no net change."""
+    if spec.calls is not None:
+        return True
     return spec.partitions is not None and spec.partitions.row_mode == "keep_all"
 
 

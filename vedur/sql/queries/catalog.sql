@@ -517,3 +517,15 @@ order by p.level, pg_catalog.pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT', n.n
 select exists (
     select 1 from pgq_node.node_info n where n.queue_name = %s and n.node_type = 'root'
 )
+
+-- name: functions_of
+-- Is there a function with this name that takes so many arguments, and may this role call it?
+select exists (
+    select 1
+    from pg_catalog.pg_proc p
+    join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+    where n.nspname = {schema} and p.proname = {name} and p.prokind = 'f'
+        and (p.provariadic <> 0 or {count} between p.pronargs - p.pronargdefaults and p.pronargs)
+        and pg_catalog.has_schema_privilege(n.oid, 'usage')
+        and pg_catalog.has_function_privilege(p.oid, 'execute')
+)
