@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -15,12 +15,18 @@ from tests.labs.leaf import Leaf
 from tests.labs.pair import QUEUE, Pair
 from vedur import db as vdb
 from vedur.config import LondisteSettings
+from vedur.db.install import install
 from vedur.errors import DatabaseError, StateError, UsageError
-from vedur.node.info import NodeType
+from vedur.handlers.registry import handler_attr, registry
+from vedur.node.info import NodeInfo, NodeType
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.change_handler import ChangeHandler, change_handler
+from vedur.ops.handlers import _require_place
 from vedur.ops.session import Session
+from vedur.pipeline.compare import expected
+from vedur.pipeline.compare.jobs import moment
 from vedur.pipeline.replay import stage as replay
+from vedur.tables.mapping import TableMap
 
 __all__ = ["ascii_root", "without_spark"]
 
@@ -113,9 +119,8 @@ def test_copies_are_mended(
     for db in (lab.root, lab.leaf):
         db.execute(DDL.format("t"))
     with writing_bytes(lab.root) as app:
-        app.execute(
-            b"insert into t values (1, 'a\tb', null, null), (2, 'caf\xe9 \xe2\x82', '\\xe9', '{\xff}')"
-        )
+        app.execute(b"insert into t values (1, 'a\tb')")
+        app.execute(b"insert into t values (2, 'caf\xe9 \xe2\x82', '\\xe9', '{\xff}')")
     lab.root.execute("select londiste.local_add_table(%s, 'public.t')", [QUEUE])
     settings = LondisteSettings(db=lab.leaf.connstr, queue_name=QUEUE, job_name="leaf")
     with Session(settings) as session:
@@ -160,13 +165,45 @@ def test_copies_are_mended(
 
 
 def test_not_on_a_branch() -> None:
-    from vedur.handlers.registry import handler_attr, registry
-    from vedur.node.info import NodeInfo
-    from vedur.ops.handlers import _require_place
-
     assert handler_attr("londiste", ["encoding=utf8"]) == MENDS
     handler = registry().make("londiste", "public.t", {"encoding": "utf8"})
     fields = dict.fromkeys(NodeInfo.__dataclass_fields__)
     branch = NodeInfo(**{**fields, "node_type": NodeType.BRANCH})  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="cannot be on a branch"):
         _require_place(branch, MENDS, handler)
+
+
+def test_compare_expects_mended_rows(
+    ascii_root: vdb.Database,
+    newest: Any,
+    make_db_on: Callable[..., vdb.Database],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def here(_spark: object, work: Sequence[Any], do: Callable[[Any], Any], _what: str) -> Any:
+        return [do(item) for item in work]
+
+    monkeypatch.setattr(expected, "collect", here)
+    monkeypatch.setattr(expected, "tasks_a_side", lambda _spark, _limit: 1)
+    leaf = make_db_on(newest, autocommit=True)
+    for db in (ascii_root, leaf):
+        install(db)
+        db.execute(DDL.format("t"))
+    with writing_bytes(ascii_root) as app:
+        app.execute(b"insert into t values (1, 'caf\xe9 \xe2\x82', '\\xe9', '{\xff}')")
+    rows = registry().resolve(MENDS, "public.t", None, None).rows
+    pair = expected.make_expected_pair(
+        ascii_root, leaf, TableMap("public.t", "public.t", rows=rows)
+    )
+    with vdb.connect(ascii_root.connstr) as holder, vdb.connect(leaf.connstr) as other:
+        names = []
+        for db in (holder, other):
+            db.execute("set transaction isolation level repeatable read")
+            names.append(db.value("select pg_export_snapshot()"))
+        at = pair.at(*names, "vedur compare")
+        with expected.stage_expected(None, at, limit=1) as staged:  # type: ignore[arg-type]
+            side = staged.source
+            with moment(side.connstr, side.begin()) as db:
+                text = f"select v, b::text, tags from {side.table} t where {side.selected}"
+                assert [tuple(row) for row in db.query(text)] == [
+                    ("caf\ufffd \ufffd\ufffd", "\\xe9", ["\ufffd"])
+                ]

@@ -130,10 +130,10 @@ class Handler:
     needs_table: ClassVar[bool] = True
     #: True: it is about triggers, and for the root only.
     root_only: ClassVar[bool] = False
-    #: What rows here depend on beside the provider's, for the message that it has changed.
-    depends_on: ClassVar[str] = "its settings are"
     #: True: tables of several sets may come together in one here, it decides between their rows.
     joins: ClassVar[bool] = False
+    #: What rows here depend on beside the provider's, for the message that it has changed.
+    depends_on: ClassVar[str] = "its settings are"
     #: Keys of the ini whose values are in `options`.
     ini_keys: ClassVar[tuple[str, ...]] = ()
 

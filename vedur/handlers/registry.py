@@ -141,7 +141,7 @@ class Registry:
         if calls is not None and not scope.uncomparable:
             scope = replace(scope, uncomparable=_OWN_STATEMENTS)
         told = [] if rows is None else [handler.settings()]
-        if facts is not None:
+        if facts is not None and calls is None:
             told.append(scope.condition or "")  # which rows are here depends on the answer
         mark = fingerprint("\n".join(told)) if told else ""
         return Handled(stored, handler, scope, rows, calls, mark)

@@ -138,11 +138,11 @@ class SparkReplay:
                     "",
                     (),
                     snapshot=snapshot,
-                    calls=table.calls,
                     home=table.dest,
                     chosen=None if table.columns is None else dict(table.columns),
                     operations=table.operations,
                     rows=table.rows,
+                    calls=table.calls,
                 )
         return found
 
