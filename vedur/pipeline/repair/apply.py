@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from vedur.db import Database
 from vedur.errors import DatabaseError, StateError
 from vedur.names import QualifiedName, parse_name, quote_ident, quote_literal
-from vedur.node.moment import LOCK_NOT_AVAILABLE
 from vedur.pipeline.compare.model import Pair
 from vedur.pipeline.repair.stage import Stage
 from vedur.sql import query
 from vedur.tables.match import read_columns
+
+_LOCK_NOT_AVAILABLE = "55P03"
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _make_declared(
         try:
             db.query(query("replay", "make_partition"), [pair.dest, _words(pair), row.moment])
         except DatabaseError as error:
-            if error.sqlstate != LOCK_NOT_AVAILABLE:
+            if error.sqlstate != _LOCK_NOT_AVAILABLE:
                 raise
             raise StateError(
                 f'table "{pair.dest}" has no partition for rows of {row.moment}, which a repair '
