@@ -10,6 +10,7 @@ from vedur.handlers.api import NO_COLUMN, Argument, ColumnSet, Handler, Scope, s
 from vedur.handlers.dispatch import PRESETS, Dispatch
 from vedur.handlers.function import ApplyFunction, MultiMaster
 from vedur.handlers.obfuscate import Obfuscate
+from vedur.handlers.splitter import QueueSplitter
 from vedur.handlers.transform import Transform
 from vedur.names import parse_name, quote_ident
 
@@ -259,6 +260,7 @@ HANDLERS: tuple[type[Handler], ...] = (
     VirtualTable,
     FakeLocal,
     QueueTable,
+    QueueSplitter,
     Shard,
     Part,
     Obfuscate,

@@ -189,6 +189,7 @@ def _event_function(
         handler.table,
         tuple(sorted(handler.given.items())),
         tuple(sorted(handler.options.items())),
+        not handler.needs_table,
     )
 
 

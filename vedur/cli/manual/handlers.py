@@ -33,6 +33,7 @@ _WHERE = """## Where they hold
 | rows (`obfuscate`, `transform`) | yes | yes | yes, in a table of what should be here |
 | `encoding` | yes | yes | yes, in a table of what should be here |
 | functions (`applyfn`, `multimaster`) | rows as they are | each event | refused |
+| another queue (`qsplitter`) | no | each event, TRUNCATE too | refused |
 | partitions by a column (`daily_field`) | yes | yes, also for rows that move | but for retention |
 | partitions by time (`daily_event`) | to the table itself | yes | refused: the rows are a history |
 
