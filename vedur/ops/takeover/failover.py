@@ -19,12 +19,13 @@ from contextlib import ExitStack, contextmanager
 from vedur.catalog.tables import local_set_table_state
 from vedur.db import Database
 from vedur.db.contract import command
-from vedur.errors import ConnectError, StateError, VedurError
+from vedur.errors import ConnectError, DatabaseError, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.log import mask
 from vedur.node.endpoint import Endpoint
 from vedur.node.epoch import Match, ReignKind, last_reign, match_reigns, read_reigns
 from vedur.node.info import get_node_info, has_schema
+from vedur.node.move_lock import try_lock_move, unlock_move
 from vedur.node.plan import plan_move, require_member
 from vedur.node.position import get_tick, lock_position, read_newest_tick, read_position
 from vedur.node.setup import register_location
@@ -54,6 +55,9 @@ log = logging.getLogger(__name__)
 #: What the name of the consumer that keeps events for a dead root ends with, as upstream's.
 GRAVESTONE = ".gravestone"
 _PROBE_SECONDS = 3
+#: Seconds for a batch that is being committed: its worker may wait for a provider that hangs, and
+#: lets go of it after a minute.
+_FENCE_SECONDS = 120.0
 _PERIOD = 0.05
 
 
@@ -180,11 +184,11 @@ def _one_at_a_time(session: Session, view: SetView, new: str) -> Iterator[None]:
     """Keep other commands out on every node that answers: two survivors must not be promoted."""
     with ExitStack() as stack:
         for name, db in sorted(view.databases.items()):
-            if not db.value(query("node", "lock_move"), [session.queue]):
+            if not try_lock_move(db, session.queue):
                 raise StateError(
                     f'another command moves node "{name}" just now: wait for it to end'
                 )
-            stack.callback(_unlock, db, session.queue)
+            stack.callback(unlock_move, db, session.queue)
         _require_no_other_root(session, view, new)
         yield
 
@@ -198,23 +202,31 @@ def _require_no_other_root(session: Session, view: SetView, new: str) -> None:
             raise StateError(f'"{name}" was made root meanwhile: nothing is changed')
 
 
-def _unlock(db: Database, queue: str) -> None:
-    if not db.closed:
-        db.value(query("node", "unlock_move"), [queue])
-
-
 def tag_dead(session: Session, view: SetView, names: tuple[str, ...], timeout: float) -> None:
     """Tell every node that answers which ones are gone. With the position locked: a batch that was
     being committed is there when this returns, and none is read from them any more."""
+    limit = f"{int(max(timeout, _FENCE_SECONDS) * 1000)}ms"
     for name, db in view.databases.items():
-        with db.transaction():
-            db.value(query("takeover", "lock_timeout"), [f"{int(max(timeout, 1.0) * 1000)}ms"])
-            lock_position(db, session.queue, view.members[name].worker)
-            for gone in names:
-                if db.value(query("node", "knows_location"), [session.queue, gone]):
-                    prefix = view.prefix(name)
-                    register_location(db, session.queue, gone, None, True, node=prefix, quiet=True)
+        try:
+            with db.transaction():
+                db.value(query("takeover", "lock_timeout"), [limit])
+                lock_position(db, session.queue, view.members[name].worker)
+                _tag(session, view, name, names)
+        except DatabaseError as error:
+            if not error.is_transient:
+                raise
+            raise StateError(
+                f'node "{name}" has been committing a batch for {limit}: nothing is promoted; run '
+                "the same command again when it has ended, or stop its worker"
+            ) from error
         reach("takeover.tagged")
+
+
+def _tag(session: Session, view: SetView, name: str, names: tuple[str, ...]) -> None:
+    db, prefix = view.databases[name], view.prefix(name)
+    for gone in names:
+        if db.value(query("node", "knows_location"), [session.queue, gone]):
+            register_location(db, session.queue, gone, None, True, node=prefix, quiet=True)
 
 
 def _catch_up(session: Session, view: SetView, plan: Failover, options: TakeoverOptions) -> None:
