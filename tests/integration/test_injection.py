@@ -218,6 +218,7 @@ COMMANDS = [
     ["leaf", "change-location", "root", "{}"],
     ["leaf", "change-location", "leaf", "{}"],
     ["leaf", "rejoin", "--limit={}"],
+    ["leaf", "rejoin", "--provider={}"],
     ["leaf", "rejoin", "--max-wait={}"],
     ["leaf", "resurrect", "--limit={}"],
     ["leaf", "resurrect", "--timeout={}"],

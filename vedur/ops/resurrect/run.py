@@ -40,6 +40,7 @@ from vedur.node.info import NodeType, get_node_info, get_subscriber_info
 from vedur.node.position import (
     AppliedTick,
     complete_tick,
+    get_place,
     get_tick,
     keeps_ticks,
     lock_position,
@@ -298,8 +299,13 @@ def _subscribe(session: Session, view: SetView, root: str) -> int:
         if view.local not in known:
             register_location(new, queue, mine.node_name, mine.node_location, False, quiet=True)
             register_subscriber(new, queue, view.local, info.worker_name or "", tick, node=root)
-        elif new.value(query("worker", "is_tagged_dead"), [queue, view.local]):
-            register_location(new, queue, mine.node_name, mine.node_location, False, quiet=True)
+        else:
+            if new.value(query("worker", "is_tagged_dead"), [queue, view.local]):
+                register_location(new, queue, mine.node_name, mine.node_location, False, quiet=True)
+            place = get_place(new, queue, info.worker_name or "", tick)
+            if place is not None and place.last > tick:  # of the history that is lost
+                for consumer in (info.worker_name, f".{view.local}.watermark"):
+                    new.value(query("node", "register_consumer_at"), [queue, consumer, tick])
         if new.value(query("resurrect", "has_consumer"), [queue, grave]):
             new.value(query("node", "unregister_consumer"), [queue, grave])
     reach("resurrect.subscribed")
