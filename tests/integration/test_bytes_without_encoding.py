@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.labs.any_bytes import ascii_root
 from tests.labs.in_process import run_here
 from tests.labs.leaf import Leaf
 from tests.labs.pair import Pair
@@ -22,16 +23,9 @@ from vedur.ops.doctor.server import check_server
 from vedur.ops.session import Session
 from vedur.pipeline.replay import stage as replay
 
+__all__ = ["ascii_root"]
+
 DDL = "create table {} (id int primary key, v text)"
-
-
-@pytest.fixture
-def ascii_root(newest: Any) -> vdb.Database:
-    name = f"ascii_{newest.create_database()}"
-    newest.admin.execute(
-        f"create database {name} template template0 encoding 'SQL_ASCII' locale 'C'"
-    )
-    return vdb.connect(newest.connstr(name), autocommit=True)
 
 
 def test_the_event_is_named_and_its_policy_holds(

@@ -18,7 +18,7 @@ from tests.labs.leaf import Leaf
 from tests.labs.pair import QUEUE, content
 from vedur.catalog.tables import get_table_list
 from vedur.errors import StateError, UsageError
-from vedur.handlers.registry import handler_attr
+from vedur.handlers.registry import handler_attr, require_handlers
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.change_filter import ChangeFilter, change_filter
 from vedur.ops.change_handler import ChangeHandler, change_handler
@@ -362,11 +362,17 @@ def test_change_handler(quick_lab: Lab, use_handlers: UseHandlers) -> None:
     lab.root.execute("insert into t values (1000, 1, 'new')")
     lab.settle()
     assert lab.leaf.value("select count(*) from t") == 101
+    with pytest.raises(UsageError, match="--resync"):  # rows that the root lacks
+        change(handler="londiste")
     change(handler="shard", handler_args=["key=shop"], resync=True)
     lab.wait_ok()
     lab.root.execute("insert into t values (1001, 2, 'other'), (1002, 3, 'mine')")
     lab.settle()
     lab.same("t", where="shop & 1 = 1")
+    lab.leaf.execute("update shard_info set nr = 0")
+    with pytest.raises(StateError, match=r"the shard of this node .* is not what its rows were"):
+        require_handlers(get_table_list(lab.leaf, QUEUE).local)
+    lab.leaf.execute("update shard_info set nr = 1")
     change(handler="nop")
     lab.root.execute("delete from t")
     lab.settle()

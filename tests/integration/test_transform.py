@@ -15,10 +15,11 @@ from tests.labs.in_process import quick_leaf, without_spark
 from tests.labs.leaf import Leaf
 from tests.labs.pair import QUEUE, content
 from vedur.config import LondisteSettings
-from vedur.db import Database
+from vedur.db import Database, connect
 from vedur.errors import StateError, UsageError
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.session import Session
+from vedur.status.snapshot import read_node
 
 __all__ = ["quick_leaf", "without_spark"]
 
@@ -146,3 +147,54 @@ def test_a_function_that_fails_stops(
             pass
     assert "clear" not in str(told.value) and "clear" not in caplog.text
     assert content(leaf.leaf, "t") == []
+
+
+def test_a_copy_notices_another_key_too(quick_lab: Lab) -> None:
+    """A delete would not find its row later."""
+    lab = quick_lab
+    lab.root.execute("create table t (id text primary key, v text)")
+    lab.leaf.execute("create table t (id text primary key, v text)")
+    lab.root.execute("insert into t values ('1', 'a')")
+    lab.root.execute("select londiste.local_add_table(%s, 'public.t')", [QUEUE])
+    with Session(
+        LondisteSettings(db=lab.leaf.connstr, queue_name=QUEUE, job_name="leaf")
+    ) as session:
+        add_table(session, AddTable(tables=["t"], transform="tests.labs.transforms:another_key"))
+    lab.start()
+    words = 'changes column "id" of the key without saying so'
+
+    def told() -> bool:
+        with connect(lab.leaf.connstr) as db:
+            return any(words in e.error for e in read_node(db, QUEUE, "leaf").copy_errors)
+
+    lab.wait_until(told)
+    assert lab.leaf.value("select count(*) from t") == 0
+
+
+@pytest.mark.parametrize("zone", ["Asia/Kolkata", "UTC"])
+def test_moments_have_one_text(quick_lab: Lab, zone: str) -> None:
+    lab = quick_lab
+    ddl = "create table t (id int primary key, at timestamptz, day timestamp"
+    lab.root.execute(f"{ddl})")
+    lab.leaf.execute(f"{ddl}, at_text text, day_text text)")
+    change = (
+        "insert into t values (%s, '2024-02-03 04:05:06.78+03', '2024-02-03 04:05:06'),"
+        " (%s, '0999-01-01 00:00:00+00', '2024-02-03 04:05:06.000001'),"
+        " (%s, 'infinity', '-infinity'), (%s, null, null)"
+    )
+    lab.root.execute(change, [1, 2, 3, 4])
+    lab.root.execute("select londiste.local_add_table(%s, 'public.t')", [QUEUE])
+    with Session(
+        LondisteSettings(db=lab.leaf.connstr, queue_name=QUEUE, job_name="leaf")
+    ) as session:
+        add_table(session, AddTable(tables=["t"], transform="tests.labs.transforms:tell_text"))
+    lab.start()
+    lab.wait_ok()
+    lab.root.execute(f"set timezone = '{zone}'")
+    lab.root.execute(change, [11, 12, 13, 14])
+    lab.settle()
+    text = "select at_text, day_text from t where id {} 10 order by id"
+    assert lab.leaf.query(text.format("<")) == lab.leaf.query(text.format(">"))
+    assert lab.leaf.one("select at_text, day_text from t where id = 11") == (
+        "2024-02-03 01:05:06.78+00", "2024-02-03 04:05:06"
+    )  # fmt: skip

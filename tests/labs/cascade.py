@@ -108,8 +108,9 @@ class Cascade:
             [row.tick_snapshot for row in rows],
         )
 
-    def stage_range(self, ticks: Range, parts: int = 1) -> Range:
-        """Pump the events of a range into the raw table, in slices as tasks do."""
+    def stage_range(self, ticks: Range, parts: int = 1, bits: int = 62) -> Range:
+        """Pump the events of a range into the raw table, in slices as tasks do, under numbers of so
+        many bits."""
         first, last = (
             Tick(ticks.ids[at], Snapshot.parse(ticks.snapshots[at]), 0) for at in (0, -1)
         )
@@ -118,7 +119,7 @@ class Cascade:
             [self.queue],
         )
         for part in range(parts):
-            number = random.getrandbits(62)
+            number = random.getrandbits(bits)
             condition = f"({whole(first, last).condition} and ev_id % {parts} = {part})"
             read = query("publish", "raw_read").format(
                 number=number, events=events, slice=condition

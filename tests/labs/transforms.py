@@ -38,3 +38,15 @@ def another_key(batch: pa.RecordBatch) -> pa.RecordBatch:
 def frame(df: DataFrame) -> Any:  # type: ignore[name-defined]  # noqa: F821
     """Take what only the driver of Spark has."""
     return df
+
+
+def tell_text(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Add what the moments look like."""
+    told = [f"{name}_text" for name in ("at", "day")]
+    columns = [batch.column(name) for name in batch.schema.names]
+    more = [batch["at"], batch["day"]] if "at" in batch.schema.names else []
+    names = [*batch.schema.names, *told] if more else batch.schema.names
+    return pa.RecordBatch.from_arrays([*columns, *more], names)
+
+
+tell_text.rewrites = ()  # type: ignore[attr-defined]

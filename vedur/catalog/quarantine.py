@@ -197,6 +197,15 @@ def end_table(db: Database, queue: str, table: str, outcome: str, reason: str) -
     return db.execute(text, [queue, table, outcome, reason])
 
 
+def forget_values(db: Database, queue: str, table: str) -> None:
+    """Forget what is kept of rows of a table: events in quarantine, the record of how others left
+    it, and that of repairs. For rows that may not be here any more in the clear."""
+    if not available(db):
+        return
+    end_table(db, queue, table, "obsolete", "the table has got a handler that rewrites its rows")
+    db.execute(query("quarantine", "forget_values"), {"queue": queue, "table": table})
+
+
 def end_rows(db: Database, queue: str, ids: Iterable[int], outcome: str, reason: str) -> int:
     """Move chosen events from the quarantine to its log; returns how many."""
     text = query("quarantine", "end_rows").format(columns=_COLUMNS)

@@ -216,6 +216,7 @@ def apply_handler(table: TableMap, handled: Handled) -> TableMap:
         condition=f"({both}\n)" if len(conditions) > 1 else both or None,
         operations=scope.operations,
         rows=rows,
+        calls=handled.calls,
         applies=scope.applies,
         partitions=scope.partitions,
         uncomparable=scope.uncomparable,
@@ -235,7 +236,7 @@ def missing_part(there: TableInfo, wanted: TableMap) -> str:
         has = there.mapping
     except StateError:
         return by_handler  # one that is known there and not here
-    if has.rows is not None or has.partitions is not None:
+    if has.rows is not None or has.partitions is not None or has.calls is not None:
         return by_handler
     if not has.applies or set(wanted.operations) - set(has.operations):
         return by_handler

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 _SPECIAL = re.compile(r"[\\\t\n\r]")
 _TO_ESCAPE = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
@@ -15,6 +15,9 @@ NULL = "\\N"
 #: What stands before a payload that cannot be text.
 NOT_UTF8 = "not UTF-8: "
 _SHOWN = "vedur.shown"
+_MENDED = "vedur.mended"
+#: What stands for a byte that cannot be text.
+REPLACEMENT = "\ufffd"
 #: Characters of rows that are sent together.
 _BLOCK_CHARS = 1 << 18
 
@@ -53,21 +56,31 @@ def in_blocks(rows: Iterable[str]) -> Iterator[bytes]:
         yield "".join(block).encode()
 
 
-def readable(block: bytes) -> bytes:
-    """Rows of COPY text that are all UTF-8. Of a row that is not, the last value becomes one that
-    no decoder takes and that says why: so it is that one event which is refused."""
+def mend(data: bytes) -> str:
+    """Text of bytes, in which each byte that UTF-8 cannot have there becomes U+FFFD; so does zero,
+    which PostgreSQL cannot store. This is what upstream's `encoding` does."""
+    return data.decode("utf-8", _MENDED).replace("\0", REPLACEMENT)
+
+
+def readable(block: bytes, mended: Collection[bytes] = ()) -> bytes:
+    """Rows of events as COPY text that are all UTF-8. Of a row that is not, the last value becomes
+    one that no decoder takes and that says why: so it is that one event which is refused. Rows of
+    tables in `mended`, which the last value but one names, are mended instead."""
     try:
         block.decode()
     except UnicodeDecodeError:
-        return b"".join(_readable(row) + b"\n" for row in block.split(b"\n")[:-1])
+        return b"".join(_readable(row, mended) + b"\n" for row in block.split(b"\n")[:-1])
     return block
 
 
-def _readable(row: bytes) -> bytes:
+def _readable(row: bytes, mended: Collection[bytes]) -> bytes:
     try:
         row.decode()
     except UnicodeDecodeError:
-        *head, last = (part.decode("utf-8", _SHOWN) for part in row.split(b"\t"))
+        parts = row.split(b"\t")
+        if len(parts) > 1 and parts[-2] in mended:
+            return mend(row).encode()
+        *head, last = (part.decode("utf-8", _SHOWN) for part in parts)
         return "\t".join([*head, NOT_UTF8 + last]).encode()
     return row
 
@@ -79,7 +92,14 @@ def _shown(error: UnicodeError) -> tuple[str, int]:
     return "".join(f"\\\\x{byte:02x}" for byte in wrong), error.end
 
 
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    """One character for one byte: what follows it may be text again."""
+    assert isinstance(error, UnicodeDecodeError)
+    return REPLACEMENT, error.start + 1
+
+
 codecs.register_error(_SHOWN, _shown)
+codecs.register_error(_MENDED, _replaced)
 
 
 def _unescape(field: str) -> str | None:

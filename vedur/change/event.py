@@ -40,7 +40,9 @@ class EventType:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event as the queue stores it; `ev_time` and the owner are of no use to replay."""
+    """One event as the queue stores it. Only those that are given to a handler whole tell their
+    `ev_time`, and those from the quarantine the tick `tick` that they were to be applied with; the
+    owner is of no use to replay."""
 
     ev_id: int
     ev_txid: int
@@ -50,6 +52,8 @@ class Event:
     ev_extra2: str | None = None
     ev_extra3: str | None = None
     ev_extra4: str | None = None
+    ev_time: str | None = None
+    tick: int | None = None
 
     def named(self, message: str) -> str:
         """A message that says which event it is about, as upstream writes it."""
@@ -58,13 +62,15 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class EventRange:
-    """Where events are read: a table of the provider, conditions of slices, the subscription, and
-    the time of the last tick as a clock on the wall shows it there, empty where there is none."""
+    """Where events are read: a table of the provider, conditions of slices, the subscription, the
+    time of the last tick as a clock on the wall shows it there, empty where there is none, and the
+    number of that tick."""
 
     events: str
     slices: tuple[str, ...]
     owner: int
     time: str = field(default="", compare=False)
+    tick: int | None = field(default=None, compare=False)
 
 
 @lru_cache(maxsize=4096)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from urllib.parse import quote_plus
+
+from vedur.change.copytext import mend
+
 _HEX = {
     f"{a}{b}": bytes.fromhex(f"{a}{b}")
     for a in "0123456789abcdefABCDEF"
@@ -9,8 +14,8 @@ _HEX = {
 }
 
 
-def unquote(text: str) -> str:
-    """Undo `+` and `%xx`; bytes that the escapes form are UTF-8."""
+def unquote(text: str, read: Callable[[bytes], str] = bytes.decode) -> str:
+    """Undo `+` and `%xx`; bytes that the escapes form are UTF-8, unless `read` takes others."""
     text = text.replace("+", " ")
     if "%" not in text:
         return text
@@ -23,7 +28,7 @@ def unquote(text: str) -> str:
         else:
             out.append(byte)
             out.append(part[2:].encode())
-    return b"".join(out).decode()
+    return read(b"".join(out))
 
 
 def split(data: str) -> tuple[tuple[str, ...], list[str | None]]:
@@ -46,3 +51,20 @@ def decode(data: str) -> dict[str, str | None]:
     """The row as a dict."""
     names, values = split(data)
     return dict(zip(map(unquote, names), values, strict=True))
+
+
+def mended(data: str) -> str:
+    """The same payload with values that are UTF-8, see `mend`; names stay."""
+    parts = [part.partition("=") for part in data.split("&")]
+    return "&".join(f"{name}{equals}{_mended(value)}" for name, equals, value in parts)
+
+
+def _mended(value: str) -> str:
+    if "%" not in value:
+        return value
+    try:
+        if "\0" not in unquote(value):
+            return value
+    except UnicodeDecodeError:
+        pass
+    return quote_plus(unquote(value, mend))

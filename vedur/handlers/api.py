@@ -8,6 +8,7 @@ that the ini names in `handler_modules`.
 Declare first. Most handlers need no code that looks at rows: `scope` says which rows, operations
 and truncates come here, and everything that moves or compares rows goes by it. `rows` is for what
 cannot be declared: it gets many rows at a time, as an Arrow record batch, in tasks of Spark.
+`statements` is for what is no table at all: it is given event by event, and says what to run.
 
 | member | called where | when, how often |
 |---|---|---|
@@ -18,7 +19,9 @@ cannot be declared: it gets many rows at a time, as an Arrow record batch, in ta
 | `scope` | driver | after that; cheap and pure, its answer is kept |
 | `check` | driver | in `add-table`, before a first copy is planned, before changes are staged |
 | `settings` | driver | as `scope`, for handlers with `rows` |
+| `check_columns` | tasks | once for each set of columns that changes have in a task |
 | `rows` | tasks | for blocks of a first copy, of changes, and of rows that are compared |
+| `statements` | driver | for each event, in order, in the transaction of the batch |
 
 The driver is the process of the command or the worker; tasks run in Python processes of Spark, on
 any machine, and may run twice for the same rows. So `rows` depends on its batch and on the
@@ -31,7 +34,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from vedur.change.event import Event
 from vedur.errors import UsageError
+from vedur.tables.event_function import Statement
 from vedur.tables.row_function import ColumnSet, TableFacts
 from vedur.tables.target import Partitions
 
@@ -42,9 +47,11 @@ __all__ = [
     "ALL_OPERATIONS",
     "Argument",
     "ColumnSet",
+    "Event",
     "Handler",
     "Partitions",
     "Scope",
+    "Statement",
     "TableFacts",
     "switch",
 ]
@@ -90,9 +97,10 @@ class Scope:
     `condition` selects rows, in names of this node; it is added to the table's own (`--where`) and
     must depend on the row alone. `operations` are the events that are applied: I, U, D, and R for
     TRUNCATE. `applies` False: nothing is copied and nothing replayed. `rewrites` are the columns,
-    by the provider's names, whose values `rows` changes or leaves out, None where only the function
-    knows; `filters`: `rows` may leave rows out. `partitions` is where rows go instead of the table
-    itself: to tables by time. `uncomparable` says why it cannot be told which
+    by the provider's names, whose values `rows` changes or leaves out, None, or nothing said, where
+    only the function knows; `filters`: `rows` may leave rows out; `mends`: bytes that are not UTF-8
+    are replaced before `rows` sees them, instead of being an error. `partitions` is where rows go
+    instead of the table itself: to tables by time. `uncomparable` says why it cannot be told which
     rows should be here, `unrepairable` why rows that the provider lacks may be right.
     """
 
@@ -101,6 +109,7 @@ class Scope:
     applies: bool = True
     rewrites: ColumnSet | None = NO_COLUMN
     filters: bool = False
+    mends: bool = False
     partitions: Partitions | None = None
     uncomparable: str = ""
     unrepairable: str = ""
@@ -120,6 +129,10 @@ class Handler:
     needs_table: ClassVar[bool] = True
     #: True: it is about triggers, and for the root only.
     root_only: ClassVar[bool] = False
+    #: True: tables of several sets may come together in one here, it decides between their rows.
+    joins: ClassVar[bool] = False
+    #: What rows here depend on beside the provider's, for the message that it has changed.
+    depends_on: ClassVar[str] = "its settings are"
     #: Keys of the ini whose values are in `options`.
     ini_keys: ClassVar[tuple[str, ...]] = ()
 
@@ -160,6 +173,10 @@ class Handler:
         """Raise StateError where this handler cannot serve such a table, for instance because
         `rows` would make two keys equal."""
 
+    def check_columns(self, names: Sequence[str]) -> None:
+        """Raise StateError where a change with a whole row of these columns cannot be served, for
+        instance because a column that is rewritten has got another name."""
+
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows as they should be here. Overriding this makes `rows` be called.
 
@@ -174,6 +191,19 @@ class Handler:
         """
         raise NotImplementedError
 
+    def statements(self, event: Event, tick: int | None, dest: str) -> Sequence[Statement]:
+        """Return what to run on the node for an event of the table, instead of applying it.
+        Overriding this makes it be called, for inserts, updates and deletes; a TRUNCATE empties
+        the table, and a first copy brings rows as they are.
+
+        A statement is a text with `%s` for values, and the values. `event` has the fields of the
+        queue, `ev_time` too, as text; `tick` is the one that the batch ends with, `dest` the name
+        of the table here. They run in the order of events, in the transaction that stores the
+        position, as a replica: so exactly once. What the server refuses is treated as for other
+        tables (`on_error`); this may be called again for the same event then.
+        """
+        raise NotImplementedError
+
     def settings(self) -> str:
         """Return what the rows that `rows` makes depend on, as text that is the same every time.
 
@@ -182,7 +212,6 @@ class Handler:
         """
         return repr((sorted(self.given.items()), sorted(self.options.items())))
 
-    @classmethod
-    def changes_rows(cls) -> bool:
-        """Does this class have `rows`?"""
-        return cls.rows is not Handler.rows
+    def changes_rows(self) -> bool:
+        """Is `rows` to be called? Where the class has it, unless arguments decide."""
+        return type(self).rows is not Handler.rows

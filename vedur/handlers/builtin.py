@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from vedur.errors import StateError, UsageError
-from vedur.handlers.api import Argument, Handler, Scope, switch
+from vedur.handlers.api import NO_COLUMN, Argument, ColumnSet, Handler, Scope, switch
 from vedur.handlers.dispatch import PRESETS, Dispatch
+from vedur.handlers.function import ApplyFunction, MultiMaster
 from vedur.handlers.obfuscate import Obfuscate
 from vedur.handlers.transform import Transform
 from vedur.names import parse_name, quote_ident
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Upstream's name for plain replay.
 DEFAULT_HANDLER = "londiste"
 
 _IGNORE_TRUNCATE = switch("ignore_truncate", "1: a TRUNCATE on the root leaves the rows here")
+_ENCODING = Argument(
+    "encoding",
+    "utf8: bytes of a root without an encoding that are not UTF-8 become U+FFFD, one each",
+    ("utf8", "utf-8", "UTF8", "UTF-8"),
+)
+#: Any text may hold such bytes.
+_ALL_COLUMNS = ColumnSet(all_but=True)
 _KEPT_BY_TRUNCATE = (
     "it ignores TRUNCATE, so rows that are here and not on the provider may be meant to be here"
 )
@@ -30,12 +41,24 @@ class Londiste(Handler):
 
     name = DEFAULT_HANDLER
     summary = "Default handler, applies the net change of each row."
-    arguments: ClassVar[tuple[Argument, ...]] = (_IGNORE_TRUNCATE,)
+    arguments: ClassVar[tuple[Argument, ...]] = (_IGNORE_TRUNCATE, _ENCODING)
 
     def scope(self, facts: tuple[Any, ...] | None, names: Mapping[str, str]) -> Scope:
-        """Leave truncates out where that is asked for."""
+        """Leave truncates out, and have text mended, where that is asked for."""
         kept = _KEPT_BY_TRUNCATE if self.is_on("ignore_truncate") else ""
-        return Scope(operations=_operations(self), unrepairable=kept)
+        mends = self.changes_rows()
+        rewrites = _ALL_COLUMNS if mends else NO_COLUMN
+        return Scope(
+            operations=_operations(self), rewrites=rewrites, mends=mends, unrepairable=kept
+        )
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Leave rows as they are: what reads them has mended them."""
+        return batch
+
+    def changes_rows(self) -> bool:
+        """Only with `encoding`."""
+        return bool(self.given.get("encoding"))
 
 
 class Bulk(Handler):
@@ -139,6 +162,7 @@ class Shard(Handler):
 
     name = "shard"
     summary = "The rows whose hash of a key column is this node's share."
+    depends_on = "the shard of this node (shard_info_sql) is"
     arguments = (
         Argument("key", "the column that is hashed"),
         Argument("hash_key", "the same; if both are given, this one counts"),
@@ -223,6 +247,8 @@ HANDLERS: tuple[type[Handler], ...] = (
     Part,
     Obfuscate,
     Transform,
+    ApplyFunction,
+    MultiMaster,
     Dispatch,
     *PRESETS,
 )

@@ -13,8 +13,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import unicodedata
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cached_property
@@ -39,11 +40,16 @@ _SAME_TEXT = (
 )  # fmt: skip
 #: Of these, types whose equal values have one text: others cannot be masked in a key.
 _KEY_TYPES = ("text", "character varying", "smallint", "integer", "bigint", "uuid", *_DATES)
+#: What takes other letters and digits in the place of its own, as many.
+_MASKED_TYPES = ("text", "character varying", "character", "citext", "numeric")
 _JSON = ("json", "jsonb", "text", "character varying")
 #: Texts that the rule `bool` takes for false.
 _FALSE = ("", "0", "f", "false")
 _LENGTH = re.compile(r"\([^)]*\)")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_DIGITS = "0123456789"
+#: Grows when a rule makes something else of the same value.
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,7 @@ class Obfuscate(Handler):
 
     name = "obfuscate"
     summary = "Masks columns by rules: personal data does not reach this node."
+    depends_on = "its key or its rules are"
     ini_keys = ("obfuscator_key", "obfuscator_map")
 
     def __init__(self, table: str, given: Mapping[str, str], options: Mapping[str, str]) -> None:
@@ -93,12 +100,27 @@ class Obfuscate(Handler):
         return Scope(rewrites=ColumnSet(frozenset(self._written.keys() - kept - {_OTHERS})))
 
     def check(self, table: TableFacts) -> None:
-        """Every column has a rule that works on its type, and keys stay keys."""
+        """Every column has a rule that works on its type, every rule has a column, and keys stay
+        keys."""
+        if table.source_types is not None:
+            self.check_columns(tuple(table.source_types))
         for name, kind in (table.source_types or {}).items():
             self._check_type(name, kind)
         for unique in table.unique_keys:
             for name in unique:
                 self._check_key(name, table)
+
+    def check_columns(self, names: Sequence[str]) -> None:
+        """A rule whose column is not there may be meant for one that has another name, and that
+        would be kept by the rule for all others."""
+        lacking = sorted(self.rules.keys() - {_OTHERS} - set(names))
+        others = self.rules.get(_OTHERS)
+        if lacking and others is not None and others.word == "keep":
+            raise StateError(
+                f'table "{self.table}": obfuscator_map has a rule for column "{lacking[0]}", and '
+                "there is no such column: if it has got another name, its values would be kept by "
+                f'rule "{_OTHERS}"; correct the rules'
+            )
 
     def _check_type(self, name: str, kind: str) -> None:
         rule = self._rule_of(name)
@@ -106,7 +128,7 @@ class Obfuscate(Handler):
         if rule.types and bare not in rule.types:
             raise StateError(
                 f'table "{self.table}": rule "{rule.word}" of column "{name}" does not work on '
-                f'type "{kind}": its text is not the same in a copy and in a change'
+                f'type "{kind}", but on {", ".join(rule.types)}'
             )
 
     def _check_key(self, local: str, table: TableFacts) -> None:
@@ -131,7 +153,7 @@ class Obfuscate(Handler):
 
     def settings(self) -> str:
         """The key, and the rules of this table alone."""
-        return repr((self._key, json.dumps(self._written, sort_keys=True)))
+        return repr((self._key, json.dumps(self._written, sort_keys=True), _VERSION))
 
     # -- what it does ---------------------------------------------------------------------------
 
@@ -201,7 +223,7 @@ class Obfuscate(Handler):
             "hash32": Rule("hash32", lambda text: str(self._number(text, 4)), _SAME_TEXT),
             "hash64": Rule("hash64", lambda text: str(self._number(text, 8)), _SAME_TEXT, True),
             "hash": Rule("hash", self._uuid, _SAME_TEXT, True),
-            "mask": Rule("mask", self._mask, _SAME_TEXT),
+            "mask": Rule("mask", self._mask, _MASKED_TYPES),
         }
 
     def _digest(self, text: str, size: int) -> bytes:
@@ -216,16 +238,17 @@ class Obfuscate(Handler):
         return str(uuid.UUID(int=number))
 
     def _mask(self, text: str) -> str:
-        """Another digit for each digit, another letter for each letter, all else as it is."""
+        """Another digit for each number, another letter for each letter, all else as it is."""
         seed = self._digest(text, 32)
         stream = hashlib.shake_256(seed).digest(2 * len(text))
         found = []
         for at, char in enumerate(text):
             number = int.from_bytes(stream[2 * at : 2 * at + 2], "big")
-            if char.isdigit():
-                found.append(str(number % 10))
-            elif char.isalpha():
-                letter = _LETTERS[number % 26]
+            kind = unicodedata.category(char)[0]
+            if kind == "N":
+                found.append(_other(_DIGITS, char, number))
+            elif kind in ("L", "M"):
+                letter = _other(_LETTERS, char.lower(), number)
                 found.append(letter.upper() if char.isupper() else letter)
             else:
                 found.append(char)
@@ -243,14 +266,14 @@ class Obfuscate(Handler):
 
         def mask(text: str) -> str:
             try:
-                value = json.loads(text)
+                value = json.loads(text, parse_float=_Number, parse_constant=_no_constant)
             except ValueError:
                 raise StateError(
                     f'table "{self.table}": column "{column}" has rules for JSON, and a value that '
                     "is none"
                 ) from None
             found = _mask_json(value, leaves)
-            return json.dumps({} if found is None else found)
+            return _write_json({} if found is None else found)
 
         return mask
 
@@ -289,6 +312,14 @@ def _masked(column: Any, mask: Mask, name: str) -> Any:
     return pa.array(values, pa.string()).take(encoded.indices)
 
 
+def _other(alphabet: str, char: str, number: int) -> str:
+    """A letter or digit that is not this one."""
+    at = alphabet.find(char)
+    if at < 0:
+        return alphabet[number % len(alphabet)]
+    return alphabet[(at + 1 + number % (len(alphabet) - 1)) % len(alphabet)]
+
+
 def _partial(text: str, head: int, tail: int) -> str:
     """The first and the last letters; all of a text that is too short for that is hidden."""
     if len(text) <= head + tail:
@@ -310,6 +341,31 @@ def _shift(text: str, days: int) -> str:
     if text.endswith(" BC"):
         raise StateError("a date that is not between the years 1 and 9999 cannot be shifted")
     return f"{moved.isoformat()}{text[10:]}"
+
+
+class _Number(float):
+    """A number of JSON with a fraction or an exponent, and its text: a float has fewer digits."""
+
+    text: str
+
+    def __new__(cls, text: str) -> _Number:
+        """Read it."""
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+
+def _no_constant(text: str) -> None:
+    raise ValueError(text)
+
+
+def _write_json(value: Any) -> str:
+    """Write a value as json.dumps does, but numbers as they came."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)}: {_write_json(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_write_json, value)) + "]"
+    return value.text if isinstance(value, _Number) else json.dumps(value)
 
 
 def _mask_json(value: Any, rules: Any) -> Any:

@@ -15,7 +15,7 @@ import hashlib
 import importlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -32,13 +32,20 @@ from vedur.change.attrs import (
 )
 from vedur.config import LondisteSettings
 from vedur.errors import ConfigError, StateError, UsageError, VedurError, first_line
-from vedur.handlers.api import Handler, Scope
+from vedur.handlers.adapter import adapt
+from vedur.handlers.api import NO_COLUMN, Handler, Scope
 from vedur.handlers.builtin import DEFAULT_HANDLER, HANDLERS
 from vedur.tables.columns import Columns, parse_columns
 from vedur.tables.condition import columns_of
+from vedur.tables.event_function import EventFunction
 from vedur.tables.row_function import RowFunction
 
 GROUP = "vedur.handlers"
+
+_OWN_STATEMENTS = (
+    "what its statements make of events cannot be computed, so nobody can tell which rows should "
+    "be here"
+)
 
 REMEDY = (
     "keep Londiste's own worker on this node, or remove-table it here and, if plain rows are "
@@ -63,18 +70,20 @@ class RegisteredTable(Protocol):
 
 @dataclass(frozen=True)
 class Handled:
-    """A table's handler, and what it makes of the table; `rows` is None where rows stay."""
+    """A table's handler, and what it makes of the table; `rows` is None where rows stay, `calls`
+    where changes are applied."""
 
     stored: str
     handler: Handler = field(compare=False)
     scope: Scope
     rows: RowFunction | None = None
-    mark: str = ""  # of what the rows depend on, where `rows` makes them
+    calls: EventFunction | None = None
+    mark: str = ""  # of what the rows here depend on, where that is more than the provider's
 
     @property
     def plain(self) -> bool:
         """Is the table here what it would be without a handler?"""
-        return self.scope == Scope() and self.rows is None
+        return self.scope == Scope() and self.rows is None and self.calls is None
 
 
 class Registry:
@@ -128,14 +137,20 @@ class Registry:
             )
         scope = handler.scope(facts, dict(listed))
         rows = self._row_function(stored, handler, scope)
-        mark = "" if rows is None else fingerprint(handler.settings())
-        return Handled(stored, handler, scope, rows, mark)
+        calls = _event_function(stored, handler, scope, listed)
+        if calls is not None and not scope.uncomparable:
+            scope = replace(scope, uncomparable=_OWN_STATEMENTS)
+        told = [] if rows is None else [handler.settings()]
+        if facts is not None and calls is None:
+            told.append(scope.condition or "")  # which rows are here depends on the answer
+        mark = fingerprint("\n".join(told)) if told else ""
+        return Handled(stored, handler, scope, rows, calls, mark)
 
     @staticmethod
     def _row_function(stored: str, handler: Handler, scope: Scope) -> RowFunction | None:
-        cls = type(handler)
-        if not cls.changes_rows():
+        if not handler.changes_rows():
             return None
+        cls = type(handler)
         return RowFunction(
             stored,
             cls.__module__,
@@ -143,9 +158,38 @@ class Registry:
             handler.table,
             tuple(sorted(handler.given.items())),
             tuple(sorted(handler.options.items())),
-            scope.rewrites,
+            # a class that says nothing of its columns may change any
+            None if scope.rewrites is NO_COLUMN else scope.rewrites,
             scope.filters,
+            scope.mends,
         )
+
+
+def _event_function(
+    stored: str, handler: Handler, scope: Scope, columns: Columns
+) -> EventFunction | None:
+    """Return the handler's `statements`, None where it has none; raises for what cannot hold
+    beside them."""
+    cls = type(handler)
+    if cls.statements is Handler.statements or not scope.applies:
+        return None
+    if handler.changes_rows() or scope.condition or scope.partitions:
+        raise UsageError(
+            f'handler "{stored}" has statements for events, and cannot decide about rows as well'
+        )
+    if columns:
+        raise UsageError(
+            f'handler "{stored}" gets events as they are: the table cannot have a column list '
+            "(--columns) beside it"
+        )
+    return EventFunction(
+        stored,
+        cls.__module__,
+        cls.__qualname__,
+        handler.table,
+        tuple(sorted(handler.given.items())),
+        tuple(sorted(handler.options.items())),
+    )
 
 
 def fingerprint(text: str) -> str:
@@ -242,11 +286,14 @@ def _of_modules(names: Sequence[str]) -> Iterator[type[Handler]]:
         if name.startswith("londiste.handlers."):
             continue  # Londiste's own list in an ini that was its: what it has of them is built in
         module = _import(name)
-        classes = getattr(module, "HANDLERS", None)
-        if not classes:
+        classes = getattr(module, "HANDLERS", None) or ()
+        theirs = getattr(module, "__londiste_handlers__", None) or ()
+        if not classes and not theirs:
             raise ConfigError(
                 f'handler module "{name}" (handler_modules) has no HANDLERS: list its classes there'
             )
+        for cls in theirs:
+            yield adapt(cls, f'"{cls!r}" in __londiste_handlers__ of module "{name}"')
         for cls in classes:
             yield _require_class(cls, f'"{cls!r}" in HANDLERS of module "{name}"')
 
@@ -337,19 +384,24 @@ def _require_mark(found: Handled, stored: str | None) -> None:
     Londiste added has no mark."""
     if stored and found.mark and stored != found.mark:
         raise StateError(
-            "its key or its rules are not those that its rows were made with: put them back, or "
-            "have the table copied anew with the new ones (resync)"
+            f"{found.handler.depends_on} not what its rows were made with: put that back, or have "
+            "the table copied anew (resync)"
         )
 
 
 def require_apart(found: Handled, condition: str | None, columns: str | None) -> None:
     """Raise UsageError where the table's condition looks at a column that the handler rewrites: a
     first copy would see one value of it, and replay another."""
+    if found.calls is not None and condition:
+        raise UsageError(
+            f'handler "{found.stored}" gets all events: the table cannot have a condition '
+            "(--where) beside it"
+        )
     if found.rows is None or not condition:
         return
     names = {here: there for there, here in parse_columns(columns)} if columns else {}
     looked_at = [names.get(name, name) for name in columns_of(condition)]
-    rewrites = found.scope.rewrites
+    rewrites = found.rows.rewrites
     if rewrites is None:
         raise UsageError(
             f'handler "{found.stored}" does not say which columns it rewrites, so the table cannot '
@@ -387,6 +439,15 @@ def needs_table(table: RegisteredTable) -> bool:
     except StateError:
         return True
     return handled is None or handled.handler.needs_table
+
+
+def joins(attrs: Mapping[str, str | None]) -> bool:
+    """Do these attributes name a handler that decides between rows of several tables?"""
+    try:
+        name, _ = parse_stored(attrs.get(HANDLER) or "")
+        return registry().find(name).joins
+    except UsageError:
+        return False
 
 
 def handler_problem(table: RegisteredTable) -> str | None:

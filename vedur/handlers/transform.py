@@ -8,6 +8,7 @@ is False for a function that never leaves a row out.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
@@ -26,6 +27,7 @@ class Transform(Handler):
 
     name = "transform"
     summary = "Calls a function of yours for rows of a copy and of changes."
+    depends_on = "the code of its function is"
     arguments = (
         Argument("function", "module:function, over an Arrow record batch", required=True),
     )
@@ -46,6 +48,10 @@ class Transform(Handler):
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Call the function."""
         return self.function(batch)
+
+    def settings(self) -> str:
+        """The function's name, and the code of its module without comments."""
+        return repr((super().settings(), _code(self.function)))
 
 
 def find_function(name: str) -> Callable[[Any], Any]:
@@ -69,6 +75,15 @@ def find_function(name: str) -> Callable[[Any], Any]:
             "pandas DataFrame of one)"
         )
     return found  # type: ignore[no-any-return]
+
+
+def _code(function: Callable[..., Any]) -> str:
+    """The code of the function's module as Python reads it; nothing where there is no source."""
+    module = inspect.getmodule(function)
+    try:
+        return ast.unparse(ast.parse(inspect.getsource(module))) if module is not None else ""
+    except (OSError, TypeError, SyntaxError):
+        return ""
 
 
 def _wants_frame(function: Callable[..., Any]) -> bool:

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from vedur.catalog.quarantine import forget_values
 from vedur.catalog.rejoin import end_rejoin
 from vedur.catalog.tables import (
     TableInfo,
@@ -32,7 +33,12 @@ from vedur.node.info import NodeInfo
 from vedur.node.position import wake_worker
 from vedur.ops.choose import choose
 from vedur.ops.copy_node import CopyNodes
-from vedur.ops.handlers import read_handled, require_handler_fit, require_times
+from vedur.ops.handlers import (
+    read_handled,
+    require_emptied,
+    require_handler_fit,
+    require_times,
+)
 from vedur.ops.session import Session
 from vedur.tables.checks import TableAt
 from vedur.tables.mapping import TableMap
@@ -90,13 +96,17 @@ def change_handler(session: Session, options: ChangeHandler) -> None:
         return
     wanted = apply_handler(_without_handler(table), handled)
     _require_same_place(table, wanted)
-    anew = needs_copy(_mapping(table), wanted)
+    # rows without a mark were made by rules that nobody knows
+    unmarked = wanted.rows is not None and not table.attrs.get(HANDLER_MARK)
+    anew = unmarked or needs_copy(_mapping(table), wanted)
     if anew:
         _require_copy(session, info, table, wanted, handled, options)
     elif wanted.partitions is not None:
         _require_fit(session, CopyNodes(session, info, table.copy_node), table, wanted, handled)
         require_times(wanted, session.db)
-    _store(session, table, handled, anew)
+    old = _mapping(table)
+    masks = wanted.rows is not None and (old is None or old.rows != wanted.rows)
+    _store(session, table, handled, anew, masks)
     if anew:
         wake_worker(session.provider(info), session.queue)
 
@@ -137,6 +147,8 @@ def needs_copy(old: TableMap | None, new: TableMap) -> bool:
         return False
     if old is None or not old.applies or old.uncomparable:
         return True
+    if old.unrepairable and not new.unrepairable:
+        return True  # rows that the provider lacks may be here
     return (old.condition, old.rows) != (new.condition, new.rows)
 
 
@@ -164,6 +176,9 @@ def _require_copy(
     node = CopyNodes(session, info, table.copy_node)
     node.require(wanted)
     _require_fit(session, node, table, wanted, handled)
+    old = _mapping(table)
+    if old is None or old.rows is not None or wanted.rows is not None:
+        require_emptied(table)
     if not table.keeps_rows and (others := sharing(session.db, session.queue, table)):
         raise StateError(
             f'a new copy of "{name}" would empty "{table.dest_table}", which has rows of '
@@ -176,7 +191,9 @@ def _require_copy(
         )
 
 
-def _store(session: Session, table: TableInfo, handled: Handled, anew: bool) -> None:
+def _store(session: Session, table: TableInfo, handled: Handled, anew: bool, masks: bool) -> None:
+    """Write the handler; `masks`: rows as they were until now are forgotten wherever they are
+    kept."""
     db, queue, name = session.db, session.queue, table.table_name
     with db.transaction():
         if hold_ready(db, queue, table) is None:
@@ -189,5 +206,7 @@ def _store(session: Session, table: TableInfo, handled: Handled, anew: bool) -> 
         if anew:
             local_set_table_state(db, queue, name, None, None)
             end_rejoin(db, queue, name)
+        if masks:
+            forget_values(db, queue, name)
     then = ", the table is copied anew" if anew else ""
     log.info("%s: handler is %s%s", name, handled.stored, then)

@@ -15,6 +15,7 @@ from vedur.catalog.tables import TableSet, is_in_sync
 from vedur.change.attrs import COPY_CONDITION, decode_attrs, keeps_rows
 from vedur.db import Database
 from vedur.errors import StateError
+from vedur.handlers.registry import joins
 from vedur.names import parse_name
 from vedur.ops.handlers import needs_table
 from vedur.ops.session import Session
@@ -121,6 +122,13 @@ def sharing(session: Session, options: AddTable, table: str, dest: str) -> str |
         who = (
             f'table "{row.table_name}" of queue "{row.queue_name}" brings rows to "{dest}" already'
         )
+        if joins(options.attrs()) and joins(attrs):
+            if not options.expect_sync:
+                return (
+                    f"{who}, and a first copy can come from one of them only: add this one with "
+                    "--expect-sync"
+                )
+            continue
         if not options.copy_condition or not attrs.get(COPY_CONDITION):
             return (
                 f"{who}, and only conditions can tell whose a row is: give each of them a "

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vedur.catalog.tables import read_facts
+from vedur.catalog.tables import TableInfo, read_facts
 from vedur.change.attrs import COLUMNS, COPY_CONDITION, HANDLER, HANDLER_MARK
 from vedur.db import Database
 from vedur.errors import StateError, UsageError
@@ -82,6 +82,18 @@ def _require_place(info: NodeInfo, stored: str, handler: Handler) -> None:
         )
     if info.node_type is NodeType.BRANCH:
         raise UsageError(branch_refusal(stored))
+
+
+def require_emptied(table: TableInfo) -> None:
+    """Raise where a new copy leaves the rows that are here: they were made by other rules, or by
+    none, and would stay beside the new ones."""
+    if table.keeps_rows:
+        raise StateError(
+            f'"{table.table_name}" was added with --skip-truncate, so a new copy leaves the rows '
+            f'that are in "{table.dest_table}", which were not made by the rules as they are now: '
+            f'nothing is changed; remove-table it here, empty "{table.dest_table}", then add-table '
+            "it"
+        )
 
 
 def handler_mark(handled: Handled | None) -> dict[str, str | None]:

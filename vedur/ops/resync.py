@@ -19,7 +19,7 @@ from vedur.node.info import NodeInfo
 from vedur.node.position import wake_worker
 from vedur.ops.choose import choose
 from vedur.ops.copy_node import CopyNodes, copy_node_option
-from vedur.ops.handlers import read_handled
+from vedur.ops.handlers import read_handled, require_emptied
 from vedur.ops.session import Session
 
 
@@ -68,11 +68,13 @@ def resync(
 
 def _read_mark(session: Session, info: NodeInfo, table: TableInfo) -> str | None:
     """Read the mark of the handler's rules as they are now, with which the copy makes its rows;
-    None for a table that has none. Raises where the handler cannot serve it."""
-    if HANDLER_MARK not in table.attrs:
-        return None
+    None for a handler that has none. Raises where the handler cannot serve the table, or where
+    rows that older rules made would stay."""
     handled = read_handled(session.db, info, table.table_name, table.attrs)
-    return handled.mark if handled is not None else None
+    mark = (handled.mark if handled is not None else None) or None
+    if mark != (table.attrs.get(HANDLER_MARK) or None):
+        require_emptied(table)
+    return mark
 
 
 def _with_mark(table: TableInfo, mark: str | None) -> TableInfo:

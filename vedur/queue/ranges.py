@@ -75,7 +75,7 @@ def event_range(
     if not conditions:
         conditions = [s.condition for s in cut(first, last, ticks[1:-1], count)]
     listed = tuple(c + more for c in conditions)
-    return EventRange(place.events, listed, place.sub_id, last.time)
+    return EventRange(place.events, listed, place.sub_id, last.time, last.id)
 
 
 def _lopsided(ticks: Sequence[Tick], count: int, late: int = 0) -> bool:

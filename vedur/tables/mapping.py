@@ -14,6 +14,7 @@ from vedur.change.quarantine import RowKey
 from vedur.change.snapshot import Snapshot
 from vedur.names import QualifiedName, parse_name
 from vedur.tables.columns import Columns, source_names
+from vedur.tables.event_function import EventFunction
 from vedur.tables.row_function import RowFunction
 from vedur.tables.target import Partitions
 
@@ -51,7 +52,8 @@ class TableMap:
     its events are needed one by one, because some of them go into quarantine.
 
     The rest is what its handler makes of it: `operations` are the events that are applied (R is
-    TRUNCATE), `rows` is called for all rows on their way here, `applies` False means that nothing
+    TRUNCATE), `rows` is called for all rows on their way here, `calls` gives the statements for an
+    event instead, `applies` False means that nothing
     comes, `partitions` says which tables rows go to instead of `dest`; `uncomparable` says why
     nobody can tell which rows should be here, `unrepairable` why rows that the provider lacks may
     be right.
@@ -71,6 +73,7 @@ class TableMap:
     handler: str | None = None
     operations: str = "IUDR"
     rows: RowFunction | None = None
+    calls: EventFunction | None = None
     applies: bool = True
     partitions: Partitions | None = None
     # No part of what was staged for a table: it stays good when these change.
@@ -107,8 +110,8 @@ class TableSpec:
     events that the first copy already contains may still come; rows that do not fulfil
     `condition` do not belong here, and `looks_at` are the columns it needs to tell. `chosen` is
     the column list (name in events -> name here), None where all columns come under their own
-    names. `strict`: a column that the target lacks is an error, not a warning. `operations`, `rows`
-    and `partitions` are the map's.
+    names. `strict`: a column that the target lacks is an error, not a warning. `operations`,
+    `rows`, `calls` and `partitions` are the map's.
     """
 
     name: str
@@ -127,6 +130,7 @@ class TableSpec:
     shape: int | None = None  # a fingerprint of the target's columns, as the catalog has them
     operations: str = "IUDR"
     rows: RowFunction | None = None
+    calls: EventFunction | None = None
     partitions: Partitions | None = None
     home: str = ""  # `dest` in the contract's form
     by_name: dict[str, TargetColumn] = field(default_factory=dict, compare=False)

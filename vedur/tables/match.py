@@ -91,6 +91,13 @@ def read_unique_keys(db: Database, table: QualifiedName) -> list[tuple[str, ...]
     return [tuple(row.columns) for row in rows]
 
 
+def read_keys(db: Database, table: QualifiedName) -> list[tuple[str, ...]]:
+    """Read the column sets that are unique and never null, the primary key first: that is what
+    changes name rows by."""
+    rows = db.query(query("catalog", "unique_keys"), [table.quoted])
+    return [tuple(r.columns) for r in rows]
+
+
 def match_columns(
     source: Sequence[Column], target: Sequence[Column], chosen: Columns | None = None
 ) -> ColumnMatch:

@@ -62,7 +62,8 @@ class TableFacts:
 @dataclass(frozen=True)
 class RowFunction:
     """A handler's `rows` by name. `rewrites` are the columns that it changes, None where nobody
-    knows; `filters`: it may leave rows out."""
+    knows; `filters`: it may leave rows out. `mends`: bytes that are not UTF-8 are replaced before
+    it sees them, and are an error otherwise."""
 
     handler: str  # as it is stored, for messages
     module: str
@@ -72,6 +73,7 @@ class RowFunction:
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     rewrites: ColumnSet | None = None
     filters: bool = False
+    mends: bool = False
 
     def rewrites_any(self, columns: Sequence[str]) -> bool:
         """May one of these columns, which are a key, be changed? Only one that is declared may."""
@@ -84,6 +86,10 @@ class RowFunction:
     def output(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the columns that rows with these columns have afterwards."""
         return self.apply(tuple(names), [])[0]
+
+    def check_columns(self, names: Sequence[str]) -> None:
+        """Raise StateError where a change with a whole row of these columns cannot be served."""
+        self._make().check_columns(names)
 
     def apply(
         self, names: tuple[str, ...], rows: Sequence[Row], key: Sequence[str] = ()
@@ -109,7 +115,7 @@ class RowFunction:
             numbers = pa.array(range(len(rows)), pa.int64())
             return pa.RecordBatch.from_arrays([*columns, numbers], [*names, ROW_NUMBER])
         except Exception as error:
-            raise StateError(self._failed(_where(error))) from None
+            raise StateError(self._failed(where_raised(error))) from None
 
     def _run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         handler = self._make()
@@ -118,7 +124,7 @@ class RowFunction:
         except StateError:
             raise
         except Exception as error:
-            raise StateError(self._failed(_where(error))) from None
+            raise StateError(self._failed(where_raised(error))) from None
 
     def _make(self) -> Any:
         try:
@@ -129,7 +135,7 @@ class RowFunction:
         except (StateError, UsageError) as error:
             raise StateError(error.message) from None
         except Exception as error:
-            raise StateError(self._failed(_where(error))) from None
+            raise StateError(self._failed(where_raised(error))) from None
 
     def _read(self, answer: Any, count: int) -> tuple[list[int], dict[str, list[str | None]]]:
         import pyarrow as pa
@@ -189,7 +195,7 @@ class RowFunction:
         return f'handler "{self.handler}" failed on table "{self.table}": {what}'
 
 
-def _where(error: BaseException) -> str:
+def where_raised(error: BaseException) -> str:
     """Say what was raised, and in which line, but not with which words: they may quote values."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" in {frames[-1].name}, line {frames[-1].lineno}" if frames else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+import unicodedata
 from hashlib import blake2s
 from typing import Any
 from uuid import UUID
@@ -156,3 +157,37 @@ def test_what_it_rewrites() -> None:
     assert some is not None and "b" in some and "a" not in some and "other" not in some
     rest = make({"a": "keep", "*": "skip"}).scope(None, {}).rewrites
     assert rest is not None and "other" in rest and "a" not in rest
+
+
+@given(st.text(max_size=40))
+def test_a_mask_leaves_no_letter_and_no_digit_as_it_was(text: str) -> None:
+    (found,) = masked("mask", text)
+    assert found is not None
+    for before, after in zip(text, found, strict=True):
+        kind = unicodedata.category(before)[0]
+        assert (before != after) is (kind in "LMN")
+
+
+def test_a_mask_is_for_text_and_numbers_of_any_size() -> None:
+    handler = make({"c": "mask"})
+    handler.check(TableFacts([], {"c": "numeric(10,2)"}))
+    handler.check(TableFacts([], {"c": "character varying(20)"}))
+    for kind in ("integer", "boolean", "uuid", "inet"):
+        with pytest.raises(StateError, match=f'does not work on type "{kind}"'):
+            handler.check(TableFacts([], {"c": kind}))
+
+
+def test_a_rule_needs_its_column_where_all_others_are_kept() -> None:
+    handler = make({"emial": "hash", "*": "keep"})
+    with pytest.raises(StateError, match='a rule for column "emial", and there is no such column'):
+        handler.check(TableFacts([], {"id": "integer", "email": "text"}))
+    handler.check(TableFacts([["id"]], None))  # nobody has asked for the columns
+    make({"emial": "hash", "*": "null"}).check(TableFacts([], {"id": "integer", "email": "text"}))
+
+
+def test_numbers_of_json_keep_their_digits() -> None:
+    text = '{"n": 12345678901234567.89, "x": 1e400, "l": [0.10, {"y": -1.0}], "i": 10}'
+    (found,) = masked({"n": "keep", "x": "keep", "l": "keep", "i": "keep"}, text)
+    assert found == text
+    with pytest.raises(StateError, match="a value that is none"):
+        masked({"n": "keep"}, '{"n": NaN}')

@@ -65,7 +65,8 @@ def own_module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         ("handler=londiste%28ignore_truncate%3D1%29", True),
         ("handler=bulk%28method%3D2%29", True),
         ("handler=shard%28key%3Did%29", False),  # nobody has said which shard this is
-        ("handler=londiste%28encoding%3Dutf8%29", False),
+        ("handler=londiste%28encoding%3Dutf8%29", True),
+        ("handler=londiste%28encoding%3Dlatin1%29", False),
         ("handler=dispatch", False),
         ("handler=obfuscate", False),  # no key, no rules
         ("skip_truncate=1&handler=my.own", False),

@@ -31,13 +31,15 @@ _WHERE = """## Where they hold
 | `ignore_truncate` | yes | yes | compare; repair refuses to write |
 | nothing comes (`nop`, `vtable`) | no | no | refused |
 | rows (`obfuscate`, `transform`) | yes | yes | yes, in a table of what should be here |
+| `encoding` | yes | yes | yes, in a table of what should be here |
+| functions (`applyfn`, `multimaster`) | rows as they are | each event | refused |
 | partitions by a column (`daily_field`) | yes | yes, also for rows that move | but for retention |
 | partitions by time (`daily_event`) | to the table itself | yes | refused: the rows are a history |
 
 On a branch, handlers decide about its own tables; its queue has all events as they are. So a
 handler that changes rows is refused there, because the branch would pass the clear rows on. It is
-refused on the root, too. `change-filter` is refused for tables with a handler that decides which
-rows come.
+refused on the root, too; `encoding` is one of them. `change-filter` is refused for tables with a
+handler that decides which rows come.
 
 ## Of Vedur
 

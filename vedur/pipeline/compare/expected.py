@@ -21,14 +21,14 @@ from vedur.errors import StateError
 from vedur.names import quote_ident
 from vedur.pipeline.compare.jobs import collect, moment
 from vedur.pipeline.compare.model import Expected, Pair, Side
-from vedur.pipeline.compare.plan import make_side, read_keys, slices
+from vedur.pipeline.compare.plan import make_side, slices
 from vedur.pipeline.compare.progress import tasks_a_side
 from vedur.pipeline.copy.handed import HandedRows
 from vedur.pipeline.copy.plan import columns_to_make
 from vedur.sql import query
 from vedur.tables.condition import written
 from vedur.tables.mapping import TableMap
-from vedur.tables.match import read_columns
+from vedur.tables.match import read_columns, read_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,7 +80,13 @@ def make_expected_pair(
         names,
         matched.only_source,
         True,
-        expected=Expected(provider, table.rows, matched.columns, made),
+        expected=Expected(
+            provider,
+            table.rows,
+            matched.columns,
+            made,
+            next(iter(read_keys(source_db, table.source_name)), ()),
+        ),
     )
 
 
@@ -178,7 +184,11 @@ def _pass_on(provider: Side, connstr: str, expected: Expected, texts: list[str],
         target.execute(query("compare", "pin_values"))
         for text in texts:
             handed = HandedRows(
-                expected.rows, expected.columns, expected.made, prefix=f"{attempt}\t"
+                expected.rows,
+                expected.columns,
+                expected.made,
+                prefix=f"{attempt}\t",
+                key=expected.key,
             )
             with moment(provider.connstr, provider.begin()) as source:
                 handed.pass_on(source, text, target, into, keep=True)

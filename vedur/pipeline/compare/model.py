@@ -116,6 +116,7 @@ class Expected:
     rows: RowFunction
     columns: tuple[str, ...]
     made: tuple[str, ...]
+    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

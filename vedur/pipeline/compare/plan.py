@@ -13,7 +13,7 @@ from vedur.pipeline.compare.model import Pair, Piece, Side
 from vedur.sql import query
 from vedur.tables.condition import written
 from vedur.tables.mapping import TableMap
-from vedur.tables.match import match_columns, read_columns
+from vedur.tables.match import match_columns, read_columns, read_keys
 from vedur.tables.pages import PageRange, cut_pages
 
 #: Pages in one slice: 16 MB. About 0.3 s of hashing: many enough slices to keep two sides busy.
@@ -56,12 +56,6 @@ def deal(slots: int, cuts: int, limit: int, use: Use) -> Deal:
     connections = 2 if lanes <= 2 and 2 * lanes < limit else 1
     tasks = max(-(-cuts // (_RUN * connections)), min(lanes, cuts))
     return Deal(tasks, connections, lanes)
-
-
-def read_keys(db: Database, table: QualifiedName) -> list[tuple[str, ...]]:
-    """Column sets that are unique and never null, the primary key first."""
-    rows = db.query(query("compare", "unique_keys"), [table.quoted])
-    return [tuple(r.columns) for r in rows]
 
 
 def make_pair(

@@ -37,7 +37,7 @@ from vedur.pipeline.spark.tasks import parallelism, try_tasks
 from vedur.sql import query
 from vedur.tables.condition import written
 from vedur.tables.mapping import TableMap
-from vedur.tables.match import read_columns, read_unique_keys
+from vedur.tables.match import read_columns, read_keys, read_unique_keys
 from vedur.tables.row_function import TableFacts
 from vedur.tables.target import require_partitions
 
@@ -108,6 +108,7 @@ def plan_table(
     find_relation(target, table.local_name, "subscriber")
     both = read_columns(source, table.source_name), read_columns(target, table.local_name)
     made: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
     if table.rows is None:
         matched = columns_to_copy(table.name, *both, table.columns)
     else:
@@ -115,6 +116,7 @@ def plan_table(
         keys = read_unique_keys(target, table.local_name)
         table.rows.check(TableFacts(keys, types, dict(table.columns or ())))
         matched, made = columns_to_make(table.name, *both, table.columns, table.rows)
+        key = next(iter(read_keys(source, table.source_name)), ())
     if matched.only_target:
         log.warning('%s: columns only on the subscriber, left to their defaults: %s', table.name,
                     ", ".join(matched.only_target))  # fmt: skip
@@ -140,6 +142,7 @@ def plan_table(
         shape=shape,
         rows=table.rows,
         made=made,
+        key=key,
         home=table.dest,
         partitions=how,
         moments=moments,

@@ -71,6 +71,7 @@ class TableCopy:
     shape: Mapping[int, str] = field(default_factory=dict)  # its parts as the snapshot saw them
     rows: RowFunction | None = None
     made: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()  # by the provider's names: what `rows` must say that it changes
     home: str = ""  # `dest` in the contract's form
     partitions: str = ""  # how partitions are made, where a column decides which one a row is in
     moments: tuple[str | None, ...] = ()  # times of rows, for a table with declared partitions

@@ -75,7 +75,9 @@ class LoadTask:
         if self.table.rows is None:
             pumped = pump(source, out, target, into, keep=open_source is not None)
         else:
-            handed = HandedRows(self.table.rows, self.table.columns, self.table.made)
+            handed = HandedRows(
+                self.table.rows, self.table.columns, self.table.made, key=self.table.key
+            )
             pumped = handed.pass_on(source, out, target, into, keep=open_source is not None)
         if self.table.partitions:
             words = [self.table.home, self.table.partitions]

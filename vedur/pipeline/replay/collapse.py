@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -311,6 +311,14 @@ def _csv_blocks(slice_id: int, shape: Shape, entries: Sequence[Entry]) -> Iterat
         yield _NAMES.sub(",", "".join(rows)).replace("}\n", "\n")
 
 
+def _whole(event: Event, extra: tuple[Any, ...]) -> Event:
+    """The event with all that the queue has of it."""
+    time, extra2, extra3, extra4, tick = extra or (None,) * 5
+    return replace(
+        event, ev_extra2=extra2, ev_extra3=extra3, ev_extra4=extra4, ev_time=time, tick=tick
+    )
+
+
 def _same(name: str) -> str:
     return name
 
@@ -385,7 +393,8 @@ class Collapser:
         said, buffer, kind = route
         op = said.op
         if op == "-":
-            self.barriers.append(Event(int(ev_id), int(ev_txid), ev_type, data, extra1, *extra))
+            named = (int(ev_id), int(ev_txid), ev_type, data, extra1)
+            self.barriers.append(Event(*named, *extra[:3]))  # type: ignore[arg-type]
             return None
         if buffer is None:
             self.ignored += 1
@@ -401,9 +410,10 @@ class Collapser:
             self._leave_to_handler(buffer, (ev_id, ev_txid), data, said, kind, late, moment)
             return None
         if buffer.log or late:
-            name = buffer.spec.name
-            self.log.append(Event(int(ev_id), int(ev_txid), ev_type, data, extra1 or name))
-            self.size += len(data or "") + 200
+            name = extra1 or buffer.spec.name
+            event = Event(int(ev_id), int(ev_txid), ev_type, data, name)
+            self.log.append(_whole(event, extra) if buffer.spec.calls else event)
+            self.size += len(data or "") + sum(len(str(text)) for text in extra) + 200
             return None
         if kind is None:
             buffer.clear()

@@ -14,9 +14,11 @@ names it (`vedur.change.quarantine.FailedEvent`).
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from vedur.change.event import Event
 from vedur.change.quarantine import (
@@ -351,8 +353,15 @@ class Commit:
             result.miss(name, count)
 
 
-def _known(rows: Iterable[tuple[object, ...]], specs: dict[str, TableSpec]) -> Iterator[Event]:
-    for row in rows:
-        event = Event(*row)  # type: ignore[arg-type]
+def _known(rows: Iterable[tuple[Any, ...]], specs: dict[str, TableSpec]) -> Iterator[Event]:
+    for *fields, rest in rows:
+        event = Event(*fields)
         if event.ev_extra1 in specs:
-            yield event
+            yield event if rest is None else _with_rest(event, json.loads(rest))
+
+
+def _with_rest(event: Event, rest: list[Any]) -> Event:
+    time, extra2, extra3, extra4, tick = rest
+    return replace(
+        event, ev_extra2=extra2, ev_extra3=extra3, ev_extra4=extra4, ev_time=time, tick=tick
+    )

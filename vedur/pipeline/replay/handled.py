@@ -8,8 +8,10 @@ that names the event and none of its values; no such event is passed through as 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from vedur.change import jsonrow, urlenc
@@ -23,6 +25,9 @@ from vedur.tables.target import PART
 
 #: Events that are gathered before the handler sees them.
 AT_ONCE = 10_000
+
+_ISO_T = re.compile(r"^(\d+-\d\d-\d\d)T")
+_ZONE = re.compile(r":\d\d(?:\.\d+)?[+-]\d\d(?::\d\d){0,2}$")
 
 #: Of an event without a whole row.
 NO_ROWS = (
@@ -59,6 +64,7 @@ class Untouched:
 
     spec: TableSpec
     changes: list[Change] = field(default_factory=list)
+    _places: dict[tuple[str, ...], list[int]] = field(default_factory=dict)
 
     def add(
         self,
@@ -79,6 +85,8 @@ class Untouched:
             raise StateError(_named(ev_id, ev_txid, self.spec, NO_ROWS))
         try:
             names, values = _decode(data or "", said, self.spec)
+            for at in self._moments(names):
+                values[at] = moment_in_utc(values[at])
             if kind is Kind.DELETE:
                 names, values = _only(said.keys, names, values)
         except UNREADABLE as error:
@@ -91,6 +99,16 @@ class Untouched:
         size = len(data or "")
         self.changes.append(Change(ev_id, ev_txid, kind, keys, names, values, logged, size))
         return size + 200
+
+    def _moments(self, names: tuple[str, ...]) -> list[int]:
+        """The places of moments with a time zone or without among these columns: JSON and the
+        session of a writer have another text for them than a copy."""
+        found = self._places.get(names)
+        if found is None:
+            kinds = [self.spec.by_name.get(self.spec.local(name) or "") for name in names]
+            found = [at for at, c in enumerate(kinds) if c and c.type.startswith("timestamp")]
+            self._places[names] = found
+        return found
 
     def _start(self, ev_id: str, ev_txid: str, moment: str | None) -> str:
         assert self.spec.partitions is not None
@@ -106,6 +124,8 @@ class Untouched:
             yield from self.changes
             return
         with_row = [c for c in self.changes if c.kind is not Kind.DELETE]
+        for names in {c.names for c in with_row}:
+            function.check_columns(names)
         rows = iter(_run(function, with_row))
         changes = [c for old in self.changes if (c := _left(old, rows)) is not None]
         # what is deleted tells its key alone, also where the handler leaves a row out
@@ -152,7 +172,8 @@ def _left(old: Change, rows: Iterator[Change | None]) -> Change | None:
 def _decode(data: str, said: EventType, spec: TableSpec) -> tuple[tuple[str, ...], list[Any]]:
     """Names and values as COPY would have them."""
     if said.format == "urlenc":
-        encoded, values = urlenc.split(data)
+        mends = spec.rows is not None and spec.rows.mends
+        encoded, values = urlenc.split(urlenc.mended(data) if mends else data)
         return tuple(map(urlenc.unquote, encoded)), list(values)
     names, found = jsonrow.split(data or "{}")
     for at, value in enumerate(found):
@@ -161,6 +182,23 @@ def _decode(data: str, said: EventType, spec: TableSpec) -> tuple[tuple[str, ...
             kind = column.type_kind if column is not None else ""
             found[at] = nested_to_text(value, kind) if kind else str(value)
     return names, found
+
+
+def moment_in_utc(text: Any) -> Any:
+    """A moment as COPY writes it in a session of time zone UTC; what cannot be read (infinity,
+    years beyond 9999, BC) differs in the letter T at most."""
+    if not isinstance(text, str):
+        return text
+    plain = _ISO_T.sub(r"\1 ", text)
+    zone = _ZONE.search(plain)
+    if zone is None:
+        return plain
+    try:
+        moved = datetime.fromisoformat(plain).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return plain
+    fraction = f".{moved.microsecond:06d}".rstrip("0") if moved.microsecond else ""
+    return f"{moved.year:04d}-{moved:%m-%d %H:%M:%S}{fraction}+00"
 
 
 def _only(

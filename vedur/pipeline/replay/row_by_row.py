@@ -147,7 +147,7 @@ class RowWise:
 
     def _count(self, op: str, event: Event, rows: int) -> None:
         if op == "p":
-            return  # a partition was made, or rows went to one
+            return  # a partition was made, or rows went to one, or a function was called
         if op == "=":
             self._require_one(event, rows, "is there already")
             return
@@ -179,6 +179,9 @@ class RowWise:
         said = parse_type(event.ev_type)
         spec = self._spec(event, said)
         self._require(spec)
+        if spec.calls is not None:
+            tick = self.source.tick if event.tick is None and self.source else event.tick
+            return [("p", *made) for made in spec.calls.statements(event, tick, spec.home)]
         sets, where = self._decode(event, said)
         if spec.partitions is not None:
             return self._in_partitions(event, said, spec, sets, where)

@@ -8,6 +8,7 @@ the driver's connection, inside the transaction that will also store the positio
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ from vedur.pipeline.replay.staging_tables import (
 )
 from vedur.pipeline.replay.task import FLUSH_BYTES, StageTask
 from vedur.pipeline.spark.tasks import KeptPlans, run_tasks
+from vedur.sql import query
 from vedur.tables.mapping import TableMap, TableSpec
 
 if TYPE_CHECKING:
@@ -72,6 +74,11 @@ class SparkReplay:
     _used: dict[int, set[str]] = field(default_factory=lambda: {0: set(), 1: set()})
     _rows: Counter[str] = field(default_factory=Counter)  # left in a staging table
     _passed: Counter[str] = field(default_factory=Counter)  # read there for nothing
+    _outdated: dict[int, set[str]] = field(  # staging tables to empty as soon as nobody uses them
+        default_factory=lambda: {0: set(), 1: set()}
+    )
+    _busy: set[int] = field(default_factory=set)  # slots that are staged, or about to be
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _alone: set[str] = field(default_factory=set)  # tables that are not merged with others
     _count: int = 0
     _warned: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -108,19 +115,34 @@ class SparkReplay:
             found = self._load(db, fresh)
             here = {w: found[w.name] for w in fresh if found[w.name].stageable}
             ensure_stages(db, self.queue, here.values(), slot)
+            for spec in here.values():
+                if spec.rows is not None:  # there may be rows as they were before the handler
+                    for which, outdated in self._outdated.items():
+                        outdated |= {stage_name(spec, which), log_name(self.queue, which)}
             known.update(here)
             return {w.name: known.get(w) or found[w.name] for w in tables}
         return {w.name: known[w] for w in tables}
 
     def _load(self, db: Database, wanted: Iterable[TableMap]) -> dict[str, TableSpec]:
-        """The target's tables; one that is not there has no columns, and its events will fail."""
+        """The target's tables; one that is not there has no columns, and its events will fail. Its
+        handler sees them all the same: they are staged, and may be quarantined."""
         tables = tuple(wanted)
         found = load_specs(db, self.queue, tables, lenient=True, strict=self._strict)
         for table in tables:
             if table.name not in found:
                 dest = parse_name(table.dest).quoted
                 snapshot = Snapshot.parse(table.snapshot) if table.snapshot else None
-                found[table.name] = TableSpec(table.name, dest, "", (), snapshot=snapshot)
+                found[table.name] = TableSpec(
+                    table.name,
+                    dest,
+                    "",
+                    (),
+                    snapshot=snapshot,
+                    chosen=None if table.columns is None else dict(table.columns),
+                    operations=table.operations,
+                    rows=table.rows,
+                    calls=table.calls,
+                )
         return found
 
     # -- stage ----------------------------------------------------------------------------------
@@ -144,6 +166,8 @@ class SparkReplay:
         raw: RawEvents | None,
     ) -> Staged:
         """Stage until it can be merged; raw events that are there already are not read again."""
+        with self._lock:
+            self._busy.add(slot)
         self._count += 1
         if self._count % _LEARN_AGAIN == 0:
             self.log_tables.clear()
@@ -158,7 +182,7 @@ class SparkReplay:
         for _ in range(_ATTEMPTS + len(tables)):
             specs = self.specs(db, tables, slot)
             log_tables |= {
-                name for name, spec in specs.items() if not spec.stageable or _keeps_all(spec)
+                name for name, spec in specs.items() if not spec.stageable or _event_by_event(spec)
             }
             raw_stage = self._raw.name(db, slot) if self.forward and raw is None else None
             try:
@@ -323,10 +347,25 @@ class SparkReplay:
         if clear_stages(db, due):
             for stage in due:
                 del self._rows[stage], self._passed[stage]
+        with self._lock:
+            self._busy.discard(slot)
+            for free in self._outdated.keys() - self._busy:
+                self._clear_outdated(db, free)
+
+    def _clear_outdated(self, db: Database, slot: int) -> None:
+        """Empty what may hold rows as they were before a handler, in a slot that nobody uses."""
+        if not self._outdated[slot]:
+            return
+        names = [sorted(self._outdated[slot])]
+        found = [row.name for row in db.query(query("replay", "stage_definitions"), names)]
+        if clear_stages(db, found):
+            self._outdated[slot].clear()
 
 
-def _keeps_all(spec: TableSpec) -> bool:
-    """Does every version of a row count? Then there is no net change."""
+def _event_by_event(spec: TableSpec) -> bool:
+    """Does every version of a row count, or every event? Then there is no net change."""
+    if spec.calls is not None:
+        return True
     return spec.partitions is not None and spec.partitions.row_mode == "keep_all"
 
 

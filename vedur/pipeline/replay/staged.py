@@ -178,6 +178,7 @@ def combined(first: Staged, second: Staged) -> Staged:
             first.source.slices + second.source.slices,
             first.source.owner,
             second.source.time,
+            second.source.tick,
         ),
         specs={**first.specs, **second.specs},
     )

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 PART_COLUMN = TargetColumn(PART, "timestamp without time zone", canonical=True)
 
 #: Comment of the tables of events; those of others begin alike.
-_LOG_DEFINITION = "vedur staging log"
+_LOG_DEFINITION = "vedur staging log of whole events"
 
 
 def stage_prefix(queue: str) -> str:
@@ -115,6 +115,7 @@ def load_specs(
             shape=shapes[row.name],
             operations=tables[row.name].operations,
             rows=tables[row.name].rows,
+            calls=tables[row.name].calls,
             partitions=target,
             home=tables[row.name].dest,
         )

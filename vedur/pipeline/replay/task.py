@@ -8,8 +8,9 @@ the worker process for the next task.
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -109,17 +110,25 @@ class _Attempt:
         )
         task = self.task
         reader = FastReader(self.collapser, task.flush_bytes, self.flush, task.least_run)
-        for block in _read_blocks(source, text):
+        mended = {n.encode() for n, s in task.tables.items() if s.rows is not None and s.rows.mends}
+        for block in _read_blocks(source, text, mended):
             reader.feed(block)
         reader.end()
 
     def _timed(self) -> str:
-        """Events of these tables tell their time. One that was in quarantine has it in its row."""
-        names = [name for name, spec in self.task.tables.items() if spec.by_event]
-        if not names or self.collapser.seen:
-            return ""
-        listed = ", ".join(map(quote_literal, sorted(names)))
-        return " " + query("replay", "event_times").split("\n", 1)[-1].strip().format(tables=listed)
+        """Events of some tables tell their time, and of some all that there is. One that was in
+        quarantine has its time in its row, or nowhere."""
+        tables, seen = self.task.tables.items(), self.collapser.seen
+        timed = [name for name, spec in tables if spec.by_event and not seen]
+        whole = [name for name, spec in tables if spec.calls is not None]
+        words = {"time": "null", "tick": "tick_id"} if seen else {"time": "ev_time", "tick": "null"}
+        text = ""
+        for name, names in (("event_times", timed), ("whole_events", whole)):
+            if names:
+                listed = ", ".join(map(quote_literal, sorted(names)))
+                case = query("replay", name).split("\n", 1)[-1].strip()
+                text += " " + case.format(tables=listed, **words)
+        return text
 
     def flush(self) -> None:
         self.held = max(self.held, self.collapser.size)
@@ -179,6 +188,7 @@ class _Attempt:
                     e.ev_type,
                     e.ev_data,
                     e.ev_extra1,
+                    _rest(e, self.task.tables),
                 ]
             )
             for e in events
@@ -205,15 +215,23 @@ class _Attempt:
         }
 
 
-def _read_blocks(source: Database, text: str) -> Iterator[bytes]:
+def _rest(event: Event, tables: dict[str, TableSpec]) -> str | None:
+    """What the log keeps beside the fields that replay needs, for tables that need it."""
+    if tables[event.ev_extra1 or ""].calls is None:
+        return None
+    extra = (event.ev_extra2, event.ev_extra3, event.ev_extra4)
+    return json.dumps([event.ev_time, *extra, event.tick])
+
+
+def _read_blocks(source: Database, text: str, mended: Collection[bytes]) -> Iterator[bytes]:
     """Events as UTF-8. A database without an encoding has any bytes: the server would refuse to
-    send all of a slice for one of them, and not say which."""
+    send all of a slice for one of them, and not say which. Events of some tables are mended."""
     if source.encoding != "SQL_ASCII":
         yield from copy_blocks(source, text, _READ_BYTES)
         return
     source.execute(query("replay", "any_bytes"))
     for block in copy_blocks(source, text, _READ_BYTES):
-        yield readable(block)
+        yield readable(block, mended)
     source.execute(query("replay", "only_utf8"))
 
 

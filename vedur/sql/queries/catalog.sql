@@ -229,6 +229,24 @@ from rows from (pg_catalog.unnest(%s::text[]), pg_catalog.unnest(%s::text[])) as
 -- Does add-table of this database accept a unique index where there is no primary key? Upstream's does not.
 select pg_catalog.to_regprocedure('londiste.table_key(text)') is not null
 
+-- name: unique_keys
+-- Column sets that name at most one row: the primary key first, then the shortest.
+select (
+        select pg_catalog.array_agg(a.attname::text order by k.nr)
+        from pg_catalog.unnest(i.indkey::int2[]) with ordinality as k (attnum, nr)
+        join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+        where k.nr <= i.indnkeyatts
+    ) as columns,
+    i.indisprimary as primary
+from pg_catalog.pg_index i
+where i.indrelid = pg_catalog.to_regclass(%s)
+    and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
+    and not exists (
+        select 1
+        from pg_catalog.pg_attribute a
+        where a.attrelid = i.indrelid and a.attnum = any (i.indkey::int2[]) and not a.attnotnull)
+order by i.indisprimary desc, i.indnkeyatts, i.indexrelid
+
 -- name: unique_columns
 -- The column sets of a table's valid and total unique indexes.
 select array(select a.attname::text
@@ -472,4 +490,16 @@ order by p.level, pg_catalog.pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT', n.n
 -- Is this node the root of a set?
 select exists (
     select 1 from pgq_node.node_info n where n.queue_name = %s and n.node_type = 'root'
+)
+
+-- name: functions_of
+-- Is there a function with this name that takes so many arguments, and may this role call it?
+select exists (
+    select 1
+    from pg_catalog.pg_proc p
+    join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+    where n.nspname = {schema} and p.proname = {name} and p.prokind = 'f'
+        and (p.provariadic <> 0 or {count} between p.pronargs - p.pronargdefaults and p.pronargs)
+        and pg_catalog.has_schema_privilege(n.oid, 'usage')
+        and pg_catalog.has_function_privilege(p.oid, 'execute')
 )

@@ -29,24 +29,6 @@ set idle_in_transaction_session_timeout = 0
 set timezone = 'UTC';
 set xmlbinary = 'base64'
 
--- name: unique_keys
--- Column sets that name at most one row: the primary key first, then the shortest.
-select (
-        select pg_catalog.array_agg(a.attname::text order by k.nr)
-        from pg_catalog.unnest(i.indkey::int2[]) with ordinality as k (attnum, nr)
-        join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
-        where k.nr <= i.indnkeyatts
-    ) as columns,
-    i.indisprimary as primary
-from pg_catalog.pg_index i
-where i.indrelid = pg_catalog.to_regclass(%s)
-    and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
-    and not exists (
-        select 1
-        from pg_catalog.pg_attribute a
-        where a.attrelid = i.indrelid and a.attnum = any (i.indkey::int2[]) and not a.attnotnull)
-order by i.indisprimary desc, i.indnkeyatts, i.indexrelid
-
 -- name: storage
 -- The pieces a table is stored in, with their pages: itself, or the leaves of a partitioned one.
 -- Other than heap tables (a foreign partition) have no pages to slice by.

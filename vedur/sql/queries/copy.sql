@@ -12,6 +12,10 @@ where n.nspname = %s
   and c.relname = %s
   and c.relkind in ('r', 'p', 'f', 'v', 'm')
 
+-- name: moments_in_utc
+-- For rows that a handler sees: the same moment has one text.
+set timezone = 'UTC'
+
 -- name: leaves
 -- The tables that hold the rows: the table itself, or the leaf partitions of a partitioned one.
 -- Partitions are those that the snapshot sees. Sizes are those of now: taken after the snapshot they

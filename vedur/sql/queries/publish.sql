@@ -10,16 +10,19 @@ order by t.tick_id
 
 -- name: raw_read
 -- One slice of events as they are, on the provider; {number} is the slice number of the attempt. Events with an owner are
--- retries for one consumer of the provider and stay there.
+-- retries for one consumer of the provider and stay there. Binary, since nobody looks at a value on the way: the branch takes
+-- 100,000 events so in 0.14 s of CPU, as text in 0.35 s. Types are named because binary values tell nothing of theirs.
 copy (
-    select {number}, ev_id, ev_time, ev_txid, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4
+    select {number}::bigint, ev_id::bigint, ev_time::timestamptz, ev_txid::bigint, ev_type::text, ev_data::text,
+        ev_extra1::text, ev_extra2::text, ev_extra3::text, ev_extra4::text
     from {events}
     where {slice} and ev_owner is null
-) to stdout
+) to stdout (format binary)
 
 -- name: raw_write
 -- The same into the raw staging table of a slot.
-copy {stage} (slice, ev_id, ev_time, ev_txid, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4) from stdin
+copy {stage} (slice, ev_id, ev_time, ev_txid, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4)
+from stdin (format binary)
 
 -- name: create_stage
 -- Makes the raw staging table of a slot where it is missing, and names it.

@@ -127,17 +127,17 @@ order by e.nr
 -- Quarantine all staged events of one table, for a table that is held as a whole. Words in braces are names
 -- and numbers of ours.
 insert into vedur.quarantine (
-    queue_name, consumer_name, prev_tick, tick_id, ev_id, ev_txid, ev_type, ev_data, ev_extra1, table_name,
-    dest_table, holds, cause)
-select %(queue)s, %(consumer)s, %(prev_tick)s, %(tick)s, ev_id, ev_txid, ev_type, ev_data, ev_extra1, %(table)s,
-    %(dest)s, 'table', 'held'
+    queue_name, consumer_name, prev_tick, tick_id, ev_id, ev_txid, ev_type, ev_data, ev_extra1, ev_extra2,
+    ev_extra3, ev_extra4, table_name, dest_table, holds, cause)
+select %(queue)s, %(consumer)s, %(prev_tick)s, %(tick)s, ev_id, ev_txid, ev_type, ev_data, ev_extra1,
+    rest::json ->> 1, rest::json ->> 2, rest::json ->> 3, %(table)s, %(dest)s, 'table', 'held'
 from {log}
 where slice in ({slices}) and ev_id > {after} and ev_id < {before} and ev_extra1 = %(table)s
 order by ev_id
 
 -- name: staged_rest
 -- The staged events in order, without tables that are held as a whole.
-select ev_id, ev_txid, ev_type, ev_data, ev_extra1
+select ev_id, ev_txid, ev_type, ev_data, ev_extra1, rest
 from {log}
 where slice in ({slices}) and ev_id > {after} and ev_id < {before} and ev_extra1 <> all (%s)
 order by ev_id
@@ -154,6 +154,17 @@ with gone as (
 )
 insert into vedur.quarantine_log ({columns}, outcome, ended_reason)
 select {columns}, %s, %s from gone
+
+-- name: forget_values
+-- What was kept of the rows of a table, but not that it happened.
+with log as (
+    update vedur.quarantine_log
+    set ev_data = null, ev_extra2 = null, ev_extra3 = null, ev_extra4 = null, row_key = null, message = null
+    where queue_name = %(queue)s and table_name = %(table)s
+)
+update vedur.repair_log
+set row_key = '', old_row = null, new_row = null
+where queue_name = %(queue)s and table_name = %(table)s
 
 -- name: end_rows
 -- Chosen events leave the quarantine.

@@ -21,6 +21,10 @@ copy (
 -- Of events of some tables, when they were written, as a clock on the wall shows it there.
  when ev_extra1 in ({tables}) then json_build_array(to_char(ev_time, 'YYYY-MM-DD HH24:MI:SS'))::text
 
+-- name: whole_events
+-- Of events of some tables, all that a function of theirs is given.
+ when ev_extra1 in ({tables}) then json_build_array({time}, ev_extra2, ev_extra3, ev_extra4, {tick})::text
+
 -- name: is_system
 -- Events that are not about rows of a table.
 ev_type = 'EXECUTE' or ev_type like 'pgq.%' or ev_type like 'londiste.%'
@@ -146,7 +150,8 @@ create unlogged table {log} (
     ev_txid bigint not null,
     ev_type text not null,
     ev_data text,
-    ev_extra1 text
+    ev_extra1 text,
+    rest text
 ) with (autovacuum_enabled = off);
 comment on table {log} is '{definition}'
 
@@ -175,11 +180,11 @@ copy {stage} (slice, ev_first, ev_last, kind, shape{columns}) from stdin (format
 
 -- name: log_copy
 -- Events into the log of a slot.
-copy {log} (slice, ev_id, ev_txid, ev_type, ev_data, ev_extra1) from stdin
+copy {log} (slice, ev_id, ev_txid, ev_type, ev_data, ev_extra1, rest) from stdin
 
 -- name: log_read
 -- The events of chosen slices in order.
-select ev_id, ev_txid, ev_type, ev_data, ev_extra1
+select ev_id, ev_txid, ev_type, ev_data, ev_extra1, rest
 from {log}
 where slice in ({slices}) and ev_id > {after} and ev_id < {before}
 order by ev_id

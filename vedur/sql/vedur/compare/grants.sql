@@ -17,6 +17,8 @@ begin
                 ' vedur.drop_hold(text, text, bigint), vedur.get_hold(text, text, bigint),'
                 ' vedur.lock_position(text, text) to %I', _role);
             execute pg_catalog.format('grant select, insert on vedur.repair_log to %I', _role);
+            -- a table that is masked from now on: what was kept of its rows is forgotten
+            execute pg_catalog.format('grant update (row_key, old_row, new_row) on vedur.repair_log to %I', _role);
             execute pg_catalog.format('grant select on vedur.hold to %I', _role);
         end if;
     end loop;

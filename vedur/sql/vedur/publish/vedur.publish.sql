@@ -56,8 +56,11 @@ declare
     _queue pgq.queue%rowtype;
     _count integer := cardinality(i_tick_ids);
     _borders record;
-    _places text;
+    _steps bigint[];
+    _ticks integer[];
     _events record;
+    _full integer[];
+    _foreign bigint;
     _own bigint;
     _fits boolean;
     _copies text;
@@ -74,19 +77,24 @@ begin
             using errcode = 'invalid_parameter_value';
     end if;
 
-    -- Which tick each event belongs to, counted from the one that is published.
+    -- Which tick each event belongs to, counted from the one that is published: between two of the steps all transactions are of
+    -- one tick. One that was running at some tick is a step by itself.
     _borders := vedur.tick_borders(i_tick_ids, i_tick_snapshots);
-    _places := format(
-        'select r.*, coalesce(l.tick, width_bucket(r.ev_txid, $2) + 1) as tick'
-        ' from only %s r left join unnest($3, $4) as l (txid, tick) on l.txid = r.ev_txid'
-        ' where r.slice = any ($1)', _stage);
+    select array_agg(p.txid order by p.txid),
+        array[1] || array_agg(coalesce(l.tick, width_bucket(p.txid, _borders.xmaxes) + 1) order by p.txid)
+    into _steps, _ticks
+    from (
+        select unnest(_borders.xmaxes)
+        union select unnest(_borders.late_txids)
+        union select unnest(_borders.late_txids) + 1
+    ) as p (txid)
+    left join unnest(_borders.late_txids, _borders.late_ticks) as l (txid, tick) on l.txid = p.txid;
     execute format(
         'select count(*) as n, count(distinct ev_id) as ids, max(ev_id) as greatest,'
-        ' min(ev_id) filter (where tick not between 2 and %s) as foreigner,'
-        ' coalesce(array_agg(distinct tick), ''{}'') as ticks'
-        ' from (%s) p', _count, _places)
+        ' array_agg(distinct width_bucket(ev_txid, $2) + 1) as places'
+        ' from only %s where slice = any ($1)', _stage)
     into _events
-    using i_slices, _borders.xmaxes, _borders.late_txids, _borders.late_ticks;
+    using i_slices, _steps;
     if _events.n is distinct from i_event_count then
         raise exception '% events of queue "%" are staged and % were read: stage the batch again',
             _events.n, i_queue_name, i_event_count
@@ -96,22 +104,30 @@ begin
         raise exception '% events of queue "%" are staged more than once', _events.n - _events.ids, i_queue_name
             using errcode = 'data_corrupted';
     end if;
-    if _events.foreigner is not null then
+    select coalesce(array_agg(distinct t.tick), '{}'), count(*) filter (where t.tick not between 2 and _count)
+    into _full, _foreign
+    from (select _ticks[place] from unnest(_events.places) as p (place)) as t (tick);
+    if _foreign > 0 then
+        execute format(
+            'select min(ev_id) from only %s where slice = any ($1) and ($3)[width_bucket(ev_txid, $2) + 1] not between 2 and $4',
+            _stage)
+        into _foreign
+        using i_slices, _steps, _ticks, _count;
         raise exception 'event % of queue "%" is of none of the ticks % to %',
-            _events.foreigner, i_queue_name, i_tick_ids[2], i_tick_ids[_count]
+            _foreign, i_queue_name, i_tick_ids[2], i_tick_ids[_count]
             using errcode = 'data_corrupted';
     end if;
 
     select * into _queue from pgq.queue where queue_id = _queue_id;
     _own := txid_current();
-    _fits := cardinality(_events.ticks) = 1
+    _fits := cardinality(_full) = 1
         and _own > _queue.queue_switch_step1
         and not txid_visible_in_snapshot(_own, _newest);
-    if cardinality(_events.ticks) > 0 and not _fits then
+    if cardinality(_full) > 0 and not _fits then
         -- From now on nobody subscribes anew: our pgq locks the row for it, upstream's by a foreign key. Who did before is seen.
         perform 1 from pgq.queue where queue_id = _queue_id for update;
         select string_agg('"' || c.name || '"', ', ') into _copies from vedur.copies_by_snapshot(i_queue_name) as c (name);
-        if _copies is not null and cardinality(_events.ticks) > 1 then
+        if _copies is not null and cardinality(_full) > 1 then
             raise exception 'queue "%" is published tick by tick, because of first copies by snapshot: %', i_queue_name, _copies
                 using errcode = 'serialization_failure';
         elsif _copies is not null then
@@ -120,7 +136,7 @@ begin
         end if;
     end if;
     -- One is always taken: after it, the snapshot of now sees our own number, too.
-    _burnt := vedur.burn_numbers(_stage, greatest(cardinality(_events.ticks), 1));
+    _burnt := vedur.burn_numbers(_stage, greatest(cardinality(_full), 1));
     if _fits then
         _burnt := array[_own];
     end if;
@@ -137,18 +153,23 @@ begin
     end if;
     select array_agg(b.number order by t.nr) into _numbers
     from generate_series(2, _count) as t (nr)
-    left join unnest(_events.ticks, _burnt) as b (tick, number) on b.tick = t.nr;
+    left join unnest(_full, _burnt) as b (tick, number) on b.tick = t.nr;
 
-    -- An array without nulls is looked into without a search.
+    -- In no order: readers sort, and the events of a slice stand nearly in theirs. An array without nulls is looked into
+    -- without a search.
     execute format(
         'insert into %s (ev_id, ev_time, ev_txid, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4)'
-        ' select ev_id, ev_time, ($5)[tick], ev_type,'
-        ' case when ev_type = ''pgq.global-watermark'' then coalesce($6, ev_data) else ev_data end,'
+        ' select ev_id, ev_time, ($3)[width_bucket(ev_txid, $2) + 1], ev_type,'
+        ' case when ev_type = ''pgq.global-watermark'' then coalesce($4, ev_data) else ev_data end,'
         ' ev_extra1, ev_extra2, ev_extra3, ev_extra4'
-        ' from (%s) p order by ev_id',
-        pgq.quote_fqname(_queue.queue_data_pfx || '_' || _queue.queue_cur_table), _places)
-    using i_slices, _borders.xmaxes, _borders.late_txids, _borders.late_ticks,
-        array[0::bigint] || array(select coalesce(number, 0) from unnest(_numbers) with ordinality as n (number, nr) order by nr),
+        ' from only %s where slice = any ($1)',
+        pgq.quote_fqname(_queue.queue_data_pfx || '_' || _queue.queue_cur_table), _stage)
+    using i_slices, _steps,
+        array(
+            select coalesce(n.number, 0)
+            from unnest(_ticks) with ordinality as p (tick, nr)
+            left join unnest(_numbers) with ordinality as n (number, nr) on n.nr = p.tick - 1
+            order by p.nr),
         i_global_watermark::text;
 
     insert into pgq.tick (tick_queue, tick_id, tick_time, tick_event_seq, tick_snapshot)

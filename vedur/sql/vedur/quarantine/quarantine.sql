@@ -67,6 +67,7 @@ select q.id as ev_id,
     q.ev_extra4,
     q.queue_name,
     q.table_name,
-    q.row_key
+    q.row_key,
+    q.tick_id
 from vedur.quarantine as q;
 comment on view vedur.quarantine_events is 'vedur.quarantine as an event table';
