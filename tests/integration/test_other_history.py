@@ -68,6 +68,7 @@ def comes_back(chain: Chain, name: str, provider: str) -> None:
     assert name not in [row.node_name for row in left]
 
 
+@pytest.mark.draw("branches")
 def test_a_root_that_was_set_back_has_other_ticks_of_the_same_numbers(
     make_chain: MakeChain,
 ) -> None:
@@ -122,6 +123,7 @@ def promoted(make_chain: MakeChain, *, epochs: bool) -> tuple[Chain, int]:
     return chain, tick
 
 
+@pytest.mark.draw(1)
 @pytest.mark.parametrize("epochs", [True, False])
 def test_a_leaf_that_went_further_than_the_new_root(make_chain: MakeChain, epochs: bool) -> None:
     chain, tick = promoted(make_chain, epochs=epochs)
