@@ -73,7 +73,7 @@ docs: $(STAMP)  ## the manual as HTML in build/site; its generated pages first
 peers:  ## the programs that bench compares with, through apt where possible
 	@tools/ensure-peers
 
-bench: dev peers  ## measure beside native, Londiste and others; PART= one of capture apply copy latency cascade takeover compare scale footprint
+bench: dev peers  ## measure beside native, Londiste and others; PART= one of capture apply copy latency cascade takeover compare scale handlers footprint
 	@$(BIN)/python -m bench $(PART) $(ARGS)
 
 torture: dev  ## faults under load: MINUTES=5, SEED=, ONLY=, ARGS="--lab cascade --plain"

@@ -47,6 +47,7 @@ PARTS = (
         "--sizes 10000,100000,1000000,10000000 --giant 3000000 --tables 1,10,100,500",
         "--sizes 10000,20000 --giant 20000 --tables 1,10 --table-events 10000 --live 5",
     ),
+    Part("handlers", "", "--rows 5000 --rounds 1 --warm 0"),
     Part("footprint", "", "--idle 10 --rounds 1"),
 )
 

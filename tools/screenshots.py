@@ -8,6 +8,7 @@ chromium take the pictures, plants a fault and puts what `doctor` says, and a li
 
 from __future__ import annotations
 
+import argparse
 import signal
 import sys
 from collections.abc import Mapping
@@ -113,4 +114,6 @@ def take(browser: Browser, base: str, directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs"))
+    parser = argparse.ArgumentParser(prog="python -m tools.screenshots", description=__doc__)
+    parser.add_argument("docs", nargs="?", type=Path, default=Path("docs"), help="the manual")
+    main(parser.parse_args().docs)

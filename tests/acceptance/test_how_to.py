@@ -17,7 +17,7 @@ from tests.fixtures.wants import wanting
 from vedur import db as vdb
 from vedur.demo.server import free_port
 
-pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "how-to"

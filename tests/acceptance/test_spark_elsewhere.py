@@ -1,10 +1,12 @@
 """A worker whose Spark is not in its own process: executors of their own, and Spark Connect.
 
-First copy and replay through the installed commands, contents compared.
+First copy and replay through the installed commands, contents compared; with handlers, too, whose
+functions run where the executors are.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -25,24 +27,45 @@ from vedur.demo.story import content
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
 ROOT, LEAF = "src", "dst"
+#: Where the module of a transform is, for commands, workers and executors.
+EXAMPLES = Path(__file__).parents[2] / "examples" / "handlers"
 TABLES = ("shop.orders", "shop.lines")
 SCHEMA = (
     "create table shop.orders (id int primary key, note text, price numeric);"
-    "create table shop.lines (id int primary key, order_id int, at timestamptz default now())"
+    "create table shop.lines (id int primary key, order_id int, at timestamptz default now());"
+    "create table shop.people (id int primary key, name text, note text);"
+    "create table shop.cards (id int primary key, mail text);"
+    "create table shop.visits (id int primary key, at timestamp not null)"
 )
+#: The handlers of some more tables, and their arguments.
+HANDLERS = {
+    "shop.people": ("--handler=obfuscate",),
+    "shop.cards": ("--transform=mask_mail:hide",),
+    "shop.visits": ("--handler=monthly_field", "--handler-arg=part_field=at"),
+}
+RULES = {"shop.people": {"id": "keep", "name": "hash", "note": "keep"}}
 FILL = (
     "insert into shop.orders select i, 'note ' || i, i / 7.0 from generate_series(1, 20000) i;"
-    "insert into shop.lines select i, 1 + i % 20000 from generate_series(1, 50000) i"
+    "insert into shop.lines select i, 1 + i % 20000 from generate_series(1, 50000) i;"
+    "insert into shop.people select i, 'planted ' || i, 'n' from generate_series(1, 2000) i;"
+    "insert into shop.cards select i, 'planted' || i || '@x.is' from generate_series(1, 2000) i;"
+    "insert into shop.visits select i, timestamp '2026-01-01' + i * interval '1 hour'"
+    " from generate_series(1, 2000) i"
 )
 CHANGES = (
     "update shop.orders set note = 'new' || id, price = price * 2 where id % 3 = 0;"
     "delete from shop.lines where id % 5 = 0;"
-    "insert into shop.lines select i, i from generate_series(60001, 61000) i"
+    "insert into shop.lines select i, i from generate_series(60001, 61000) i;"
+    "update shop.people set name = 'planted anew', note = 'm' where id % 4 = 0;"
+    "update shop.cards set mail = 'planted@new.is' where id % 4 = 0;"
+    "update shop.visits set at = at + interval '1 year' where id % 4 = 0;"
+    "delete from shop.people where id % 7 = 0; delete from shop.visits where id % 7 = 0"
 )
 
 
 @pytest.fixture
-def lab() -> Iterator[Lab]:
+def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    monkeypatch.setenv("PYTHONPATH", str(EXAMPLES))
     lab = Lab(new_place("vedur-lab-"))
     try:
         lab.server("root", VERSIONS[min(VERSIONS)])
@@ -58,7 +81,7 @@ def lab() -> Iterator[Lab]:
 
 
 @pytest.fixture
-def connect_server(tmp_path: Path) -> Iterator[str]:
+def connect_server(tmp_path: Path, lab: Lab) -> Iterator[str]:
     """A Spark Connect server of its own; the address for spark.remote."""
     pytest.importorskip("grpc", reason=wanting("grpcio"))
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -98,18 +121,23 @@ def _listens(port: int) -> bool:
 
 
 def copy_and_replay(lab: Lab, spark: str) -> None:
-    """Copy two tables, replay changes and a script, compare."""
+    """Copy tables, replay changes and a script, compare."""
     root, leaf = (lab.servers[side].connstr("shop") for side in ("root", "leaf"))
+    rules = lab.base / "rules.json"
+    rules.write_text(json.dumps(RULES))
     lab.worker_ini(ROOT, root)
-    lab.worker_ini(LEAF, leaf, spark=f"[spark]\n{spark}\n")
+    masks = {"obfuscator_map": str(rules), "obfuscator_key": "correct horse battery staple"}
+    lab.worker_ini(LEAF, leaf, masks, f"[spark]\n{spark}\n")
     lab.ticker_ini("root")
     lab.londiste(ROOT, "create-root", ROOT, root)
     lab.londiste(LEAF, "create-leaf", LEAF, leaf, f"--provider={root}")
     lab.start_ticker()
     lab.start_worker(ROOT)
     lab.start_worker(LEAF)
-    lab.londiste(ROOT, "add-table", *TABLES)
+    lab.londiste(ROOT, "add-table", *TABLES, *HANDLERS)
     lab.londiste(LEAF, "add-table", *TABLES)
+    for table, handler in HANDLERS.items():
+        lab.londiste(LEAF, "add-table", table, *handler)
     lab.londiste(LEAF, "wait-sync", timeout=240)
     lab.psql("root", "shop", CHANGES, user="shop")
     lab.londiste(LEAF, "wait-root", timeout=240)
@@ -118,6 +146,14 @@ def copy_and_replay(lab: Lab, spark: str) -> None:
             want = content(here, table, "true")
             assert want[0] > 20_000 - 1
             assert content(there, table, "true") == want, table
+        want = content(here, "shop.visits", "true")
+        assert content(there, "shop.visits", "true") == want
+        assert there.value("select count(*) from only shop.visits") == 0
+        assert there.value("select count(distinct tableoid) from shop.visits") > 4
+        for table, column in (("shop.people", "name"), ("shop.cards", "mail")):
+            rows = f"select count(*) from {table}"
+            assert there.value(rows) == here.value(rows)
+            assert there.value(f"{rows} where {column} like 'planted%'") == 0
     said = lab.log_text(LEAF)
     assert "crashed" not in said and "failed" not in said
     compared = lab.londiste(LEAF, "compare", timeout=240)

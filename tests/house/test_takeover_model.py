@@ -43,6 +43,14 @@ def test_every_mistake_can_be_planted() -> None:
     assert {mistake.scenario for mistake in MISTAKES} <= {scenario.name for scenario in SCENARIOS}
 
 
+def test_the_table_of_proofs_names_what_there_is() -> None:
+    text = PAGE.with_name("takeover.md").read_text("utf-8")
+    named = set(re.findall(r"(?:tests|vedur)/[\w/]+\.py", text))
+    assert len(named) > 15
+    assert sorted(name for name in named if not (PACKAGE.parent / name).is_file()) == []
+    assert f"{len(SCENARIOS)} scenarios hold, {len(MISTAKES)} planted mistakes are found" in text
+
+
 REPORT = """
 State-vector 232 byte, depth reached 173, errors: {errors}
   1173087 states, stored

@@ -210,6 +210,18 @@ def test_a_unique_index_stands_for_a_primary_key(lab: Lab) -> None:
     assert "the provider's key (x) has no unique index here" in lab.lines()[0]
     (found,) = check(lab.leaf, ["s.o"])
     assert "key is (x) on provider, (y) here" in found.differences
+    # and one that PostgreSQL allows no such index for is not told to make one
+    for name, key, said in (
+        ("p", ", primary key (x, y)", "cannot be unique here, because the table is partitioned by"),
+        ("q", ", primary key (y, x)", 'create index on "s"."q" (x)'),
+    ):
+        lab.root_db.execute(f"create table s.{name} (x int primary key, y int)")
+        add_table(lab.root, AddTable(tables=[f"s.{name}"]))
+        lab.leaf_db.execute(f"create table s.{name} (x int, y int{key}) partition by range (y)")
+        lab.log.clear()
+        add_table(lab.leaf, AddTable(tables=[f"s.{name}"]))
+        line = lab.lines()[0]
+        assert said in line and "create unique index" not in line
 
 
 @pytest.mark.parametrize("flags", [None, "AIUDL", "AIUDQ"])

@@ -16,7 +16,9 @@ import pytest
 from tests.labs.first_copy import Lab
 from vedur import db as vdb
 from vedur.db.pump import pump
+from vedur.errors import VedurError
 from vedur.pipeline.copy import task
+from vedur.pipeline.copy.shape import changed
 from vedur.worker.first_copy.steps import Step
 
 pytestmark = [pytest.mark.timeout(400)]
@@ -146,6 +148,34 @@ def test_no_rewrite_loses_rows(
     assert lab.debris() == []
     lines = [r.getMessage() for r in caplog.records if "its copy begins anew" in r.getMessage()]
     assert lines, caplog.text
+
+
+def test_a_slice_that_fails_keeps_no_transaction_open(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever keeps the error must not keep the session: a takeover would wait for it."""
+    make(lab, {"t": PLAIN})
+    opened: list[vdb.Database] = []
+    kept: list[VedurError] = []
+    open_source, check = task.LoadTask.open_source, task.LoadTask._require_same_file
+
+    def opening(self: task.LoadTask) -> vdb.Database:
+        opened.append(open_source(self))
+        return opened[-1]
+
+    def failing(self: task.LoadTask, source: vdb.Database, piece: Any) -> None:
+        check(self, source, piece)
+        if not kept:
+            kept.append(changed(self.table.table))
+            raise kept[0]
+
+    monkeypatch.setattr(task.LoadTask, "open_source", opening)
+    monkeypatch.setattr(task.LoadTask, "_require_same_file", failing)
+    lab.start(lambda table, step: None)
+    lab.wait_ok()
+    lab.settle()
+    assert kept and opened
+    assert all(source.closed for source in opened)
 
 
 def test_a_rewrite_of_a_table_whose_rows_are_kept(lab: Lab) -> None:

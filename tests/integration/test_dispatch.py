@@ -632,3 +632,58 @@ def test_histories_by_a_column(quick_leaf: Callable[..., Leaf], applied: str) ->
                 assert spread(leaf.leaf, name) == expected
 
     check()
+
+
+class History:
+    """What partitions of a history hold: a row is in each period in which it changed."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, dict[int, Row]] = {}
+
+    def apply(self, events: Events, part: str) -> None:
+        rows = self.parts.setdefault(part, {}) if events else {}
+        for op, row in events:
+            if op == "D":
+                rows.pop(row[0], None)
+            else:
+                rows[row[0]] = row
+
+    def spread(self) -> dict[str, list[str]]:
+        return {
+            part: sorted(as_row(row) for row in rows.values())
+            for part, rows in self.parts.items()
+            if rows
+        }
+
+
+@pytest.mark.hypothesis
+def test_histories_by_time(quick_leaf: Callable[..., Leaf], applied: str) -> None:
+    """By the time of events and of batches, which rows cross as they change."""
+    leaf = quick_leaf()
+    handlers = {"e": "hourly_event", "b": "hourly_batch"}
+    for name, handler in handlers.items():
+        begin(leaf, handler, name=name)
+    start(leaf, applied, *handlers)
+
+    @settings(max_examples=examples(4), suppress_health_check=list(HealthCheck))
+    @given(_BATCHES)
+    def check(batches: list[list[tuple[Any, ...]]]) -> None:
+        empty(leaf, *handlers)
+        source, by_event, by_batch, clock = Source(), History(), History(), 0
+        for batch in batches:
+            written: Events = []
+            for step in batch:
+                clock += 25
+                text, events = source.apply(step)
+                if not text:
+                    continue
+                moment = f"2026-03-01 {clock // 60:02}:{clock % 60:02}:00"
+                written_at(leaf, moment, *(text.format(name) for name in handlers))
+                by_event.apply(events, f"e_2026_03_01_{clock // 60:02}")
+                written += events
+            catch_up_at(leaf, f"2026-03-01 {clock // 60:02}:59:59")
+            by_batch.apply(written, f"b_2026_03_01_{clock // 60:02}")
+            assert spread(leaf.leaf, "e") == by_event.spread()
+            assert spread(leaf.leaf, "b") == by_batch.spread()
+
+    check()

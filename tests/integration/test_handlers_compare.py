@@ -20,7 +20,9 @@ from tests.labs.compare import Lab, make_lab  # noqa: F401
 from tests.labs.handlers import UseHandlers, set_handler, use_handlers
 from vedur.errors import StateError
 from vedur.ops.compare import CompareOptions, compare
+from vedur.ops.compare_tables import local_tables, make_nodes, pair_at_one_moment, plan_pair
 from vedur.ops.repair import RepairOptions, repair
+from vedur.pipeline.compare import checksum
 
 __all__ = ["use_handlers"]
 
@@ -120,9 +122,66 @@ def test_rows_in_partitions_are_compared_and_repaired(
         done = repair(session, RepairOptions(tables=("t", "d"), apply=True), lab.spark)
     assert sorted(found.deletes for found in done) == [0, 1]
     assert {table: spread(table) for table in ("t", "d")} == before
+    # a declared partition that is missing is made, unless the repair would wait for itself
     lab.plant("drop table d_2026_03_09")
+    with lab.session() as session:
+        repair(session, RepairOptions(tables=("d",), apply=True), lab.spark)
+    assert spread("d") == before["d"]
+    lab.plant("drop table d_2026_03_09; create table d_rest partition of d default")
     with (
-        lab.session() as session,
+        lab.session(lock_timeout=0.5) as session,
         pytest.raises(StateError, match="has no partition for rows of 2026-03-09"),
     ):
         repair(session, RepairOptions(tables=("d",), apply=True), lab.spark)
+    lab.plant("drop table d_rest")
+    with lab.session() as session:
+        repair(session, RepairOptions(tables=("d",), apply=True), lab.spark)
+    assert spread("d") == before["d"]
+
+
+def test_partitions_that_come_after_the_plan_are_compared(
+    make_lab: Callable[..., Lab],  # noqa: F811
+) -> None:
+    lab = make_lab()
+    ddl = "create table {} (id int primary key, at timestamp, v text)"
+    declared = (
+        "create table d (id int, at timestamp, v text, primary key (id, at))"
+        " partition by range (at)"
+    )
+    # a column of the leaf's own keeps its values in a repair
+    lab.pair.table("public.t", ddl.format("t"), dest_ddl=ddl.format("t")[:-1] + ", own int)")
+    lab.pair.table("public.d", ddl.format("d"), dest_ddl=declared)
+    for table in ("t", "d"):
+        set_handler(lab.leaf, f"public.{table}", "daily_field(part_field=at)")
+        lab.root.execute(
+            f"insert into {table} values (1, '2026-03-01', 'a'), (2, '2026-03-01', null)"
+        )
+    lab.start()
+    lab.settle()
+    with lab.session() as session:
+        info, tables = local_tables(session, ("t", "d"))
+        nodes = make_nodes(session, info)
+        pairs = [plan_pair(session, nodes, table) for table in tables]
+        for table in ("t", "d"):
+            lab.root.execute(
+                f"insert into {table} values (3, '2026-03-02', 'b'), (4, '2026-03-03', null)"
+            )
+        lab.settle()
+        for pair in pairs:
+            left, right = pair_at_one_moment(nodes, pair, lambda at, _: checksum(lab.spark, at))
+            assert left == right and left.rows == 4
+        lab.plant("update t set own = id")
+        lab.plant("update t set v = 'wrong' where id = 1")
+        # in the wrong partition, and in two of them
+        lab.plant("delete from t where id = 3")
+        lab.plant("insert into t_2026_03_01 values (3, '2026-03-01', 'b', 3)")
+        lab.plant("insert into t_2026_03_01 values (4, '2026-03-01', 'twice', 0)")
+        lab.plant("delete from t where id = 2")
+        repair(session, RepairOptions(tables=("t",), apply=True), lab.spark)
+    rows = lab.leaf.query("select tableoid::regclass || ' ' || t::text from t order by id")
+    assert [row[0] for row in rows] == [
+        't_2026_03_01 (1,"2026-03-01 00:00:00",a,1)',
+        't_2026_03_01 (2,"2026-03-01 00:00:00",,)',
+        't_2026_03_02 (3,"2026-03-02 00:00:00",b,3)',
+        't_2026_03_03 (4,"2026-03-03 00:00:00",,4)',
+    ]

@@ -13,6 +13,7 @@ from tests.labs.chain import Node
 from tests.labs.mixed import Load, Mixed, UpstreamNode
 from tests.labs.pair import QUEUE
 from tests.labs.upstream import Collector
+from vedur.db import Database
 from vedur.errors import DatabaseError
 from vedur.node.info import NodeType, get_node_info, get_subscriber_info
 from vedur.ops.change_provider import change_provider
@@ -111,33 +112,40 @@ def test_a_leaf_moves_between_branches_under_load(make_mixed: MakeMixed) -> None
     require_branches(chain)
 
 
+def hand_over(here: Database, there: Database) -> None:
+    """Let the collector go on in another queue, at the tick where it stands in this one."""
+    tick = here.value("select last_tick from pgq.get_consumer_info(%s, 'collector')", [QUEUE])
+    there.value("select pgq.register_consumer_at(%s, 'collector', %s)", [QUEUE, tick])
+
+
 @pytest.mark.draw("upstream")
-def test_a_consumer_moves_to_a_branch_by_position(make_mixed: MakeMixed, tmp_path: Path) -> None:
+def test_a_consumer_moves_to_a_branch_and_back_by_position(
+    make_mixed: MakeMixed, tmp_path: Path
+) -> None:
     """A consumer of python-pgq gets each event once; the C ticker rotates the branch's queue."""
     chain = make_mixed("oo", leaf=False)
     chain.create_tables(*Load.DDL)
     chain.add_tables("n1", *Load.TABLES)
-    branch = chain["n2"].db
+    root, branch = chain.root, chain["n2"].db
     collector = Collector(tmp_path, QUEUE)
-    collector(chain.root, "--register")
-    with Load(chain.root) as load:
+    collector(root, "--register")
+    got: list[list[list[str]]] = []
+    with Load(root) as load:
         copy_under_load(chain, load)
-        chain.settle()
-        got = collector(chain.root)
-        seen = len(got)
-        load.go_on()
-        tick = chain.root.value(
-            "select last_tick from pgq.get_consumer_info(%s, 'collector')", [QUEUE]
-        )
-        branch.value("select pgq.register_consumer_at(%s, 'collector', %s)", [QUEUE, tick])
-        load.go_on()
+        for here, there in ((root, branch), (branch, root)):
+            chain.settle()
+            got.append(collector(here))
+            load.go_on()
+            hand_over(here, there)
+            load.go_on()
     chain.settle()
-    got += collector(branch)
-    assert len(got) > seen > 0, "it got events from both queues"
+    got.append(collector(root))
+    assert all(got), "it got events from both queues, and from the first one again"
     table = chain.root.value("select queue_data_pfx from pgq.queue where queue_name = %s", [QUEUE])
     text = f"select ev_type, ev_data, ev_extra1 from {table} where ev_extra1 = any (%s)"
     written = [tuple(row) for row in chain.root.query(text, [list(Load.TABLES)])]
-    assert sorted(tuple(e[1:]) for e in got if e[3] in Load.TABLES) == sorted(written)
+    events = [tuple(event[1:]) for part in got for event in part if event[3] in Load.TABLES]
+    assert sorted(events) == sorted(written)
 
     collector(branch, "--unregister")
     collector(chain.root, "--unregister")

@@ -261,7 +261,7 @@ def test_a_command_that_hangs_cannot_promote_after_an_abort(
             move(chain, "n1", "n2")
         text = "select node_attrs from pgq_node.node_info"
         attrs = dict(p.split("=") for p in chain["n1"].db.value(text).split("&"))
-        move(chain, "n1", "n2", abort=True)
+        move(chain, "n1", "n1", abort=True)  # with the ini of the old root, which needs no --node
         asked = [QUEUE, attrs["takeover_epoch"], int(attrs["takeover_tick"])]
         row = chain["n2"].db.one("select * from vedur.promote(%s, %s, 'takeover', %s)", asked)
         assert (row.ret_code, row.ret_note) == (409, "the takeover was undone (--abort)")

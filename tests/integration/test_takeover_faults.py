@@ -1,15 +1,19 @@
 """At every step of a takeover the server of any node dies, or the network between any two nodes is
-cut, under load; the same command, run again, ends it. The properties of the model are looked at on
-the databases: at most one root takes writes, positions are ticks of one history, and nothing that
-was committed is lost or doubled.
+cut, or lets nothing through while connections stay open, under load; the same command, run again,
+ends it. The properties of the model are looked at on the databases: at most one root takes writes,
+positions are ticks of one history, and nothing that was committed is lost or doubled.
 
 tests/torture/test_short.py counts on this: these steps have their faults here.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 from collections.abc import Callable, Iterator
 from itertools import combinations
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -32,7 +36,7 @@ from tests.labs.moving_root import (
     settle,
 )
 from tests.labs.pair import QUEUE
-from vedur.db import connect
+from vedur.db import connect, silence
 from vedur.db.conninfo import parse, with_params
 from vedur.demo.server import Server
 from vedur.errors import VedurError
@@ -71,8 +75,8 @@ alter table pgq_node.node_location enable always trigger rewire
 class Net:
     """Three nodes, each on its server, and a wire from each to each."""
 
-    def __init__(self, chain: Chain, servers: dict[str, Server]) -> None:
-        self.chain, self.servers = chain, servers
+    def __init__(self, chain: Chain, servers: dict[str, Server], patch: pytest.MonkeyPatch) -> None:
+        self.chain, self.servers, self._patch = chain, servers, patch
         self.wires: dict[tuple[str, str], Proxy] = {}
         self.nodes = {node.name: node for node in chain.nodes}
         for node in chain.nodes:
@@ -82,7 +86,8 @@ class Net:
                 if other is not node:
                     wire = Proxy(int(parse(location)["port"]))
                     self.wires[node.name, other.name] = wire
-                    location = with_params(location, host=wire.host, port=str(wire.port))
+                    wired = {"host": wire.host, "port": str(wire.port), "connect_timeout": "5"}
+                    location = with_params(location, **wired)
                 node.db.execute("insert into wire values (%s, %s)", [other.name, location])
             node.db.execute("update pgq_node.node_location set node_location = node_location")
 
@@ -96,8 +101,29 @@ class Net:
         for pair in ((one, two), (two, one)):
             self.wires[pair].cut()
 
+    def stall(self, one: str, two: str) -> None:
+        """Let what passes between two nodes get stuck; it arrives when this is mended."""
+        self.hurry(1.0, 5)
+        for pair in ((one, two), (two, one)):
+            self.wires[pair].stall()
+
+    def stop(self, name: str) -> None:
+        """Stop the processes of a server: it takes connections, and answers nobody."""
+        self.hurry(1.0, 5)
+        _signal_all(self.servers[name], signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        """Let them go on."""
+        _signal_all(self.servers[name], signal.SIGCONT)
+
+    def hurry(self, quiet: float, login: int) -> None:
+        """Set how long a server is waited for that does not answer."""
+        self._patch.setattr(silence, "QUIET", quiet)
+        self._patch.setattr(silence, "LOGIN", login)
+
     def mend(self) -> None:
-        """Start what was killed, and restore what was cut."""
+        """Start what was killed, and restore what was cut or stalled."""
+        self.hurry(30.0, 30)
         for wire in self.wires.values():
             wire.restore()
         for name, server in self.servers.items():
@@ -138,6 +164,16 @@ def _starts(server: Server) -> bool:
     return True
 
 
+def _signal_all(server: Server, number: signal.Signals) -> None:
+    """Send a signal to the postmaster, which makes no more processes then, and to its children."""
+    pid = server.postmaster_pid
+    assert pid is not None
+    os.kill(pid, number)
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(child), number)
+
+
 Fault = Callable[[Net], None]
 
 
@@ -149,16 +185,21 @@ def cut(one: str, two: str) -> Fault:
     return lambda net: net.cut(one, two)
 
 
+def stalled(one: str, two: str) -> Fault:
+    return lambda net: net.stall(one, two)
+
+
 FAULTS: dict[str, Fault] = {
     **{f"{name} killed": killed(name) for name in NODES},
     **{f"{one} and {two} cut": cut(one, two) for one, two in combinations(NODES, 2)},
+    **{f"{one} and {two} stalled": stalled(one, two) for one, two in combinations(NODES, 2)},
 }
 
 
 @pytest.fixture
-def net(servers: Servers, bank_on: MakeBank) -> Iterator[Net]:
+def net(servers: Servers, bank_on: MakeBank, monkeypatch: pytest.MonkeyPatch) -> Iterator[Net]:
     own = {name: safe_server(servers) for name in NODES}
-    made = Net(bank_on("x", *own.values()), own)
+    made = Net(bank_on("x", *own.values()), own, monkeypatch)
     yield made
     set_hook(None)
     made.mend()
@@ -226,7 +267,10 @@ def takeovers(net: Net, cases: list[tuple[str, str]]) -> None:
 
 @pytest.mark.draw("takeovers")
 def test_some_faults_of_a_takeover(net: Net) -> None:
-    takeovers(net, [("ticked", "n2 killed"), ("followed", "n1 and n2 cut")])
+    takeovers(
+        net,
+        [("ticked", "n2 killed"), ("followed", "n1 and n2 cut"), ("closed", "n1 and n2 stalled")],
+    )
 
 
 @pytest.mark.long
@@ -291,8 +335,40 @@ def failover_once(net: Net, life: Life, old: str, new: str, case: tuple[str, str
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("fault", ["n2 killed", "n3 killed", "n1 killed", "n2 and n3 cut"])
+@pytest.mark.parametrize(
+    "fault", ["n2 killed", "n3 killed", "n1 killed", "n2 and n3 cut", "n2 and n3 stalled"]
+)
 def test_every_step_of_a_failover_and_of_the_way_back(net: Net, fault: str) -> None:
     # the roles of n1 and n2 change each time, so each of them is the one that is replaced
     steps = [FAILOVER[at % len(FAILOVER)] for at in range(len(RESURRECT))]
     failovers(net, [(step, later, fault) for step, later in zip(steps, RESURRECT, strict=True)])
+
+
+@pytest.mark.draw("takeovers")
+def test_a_root_that_hangs_is_replaced(net: Net) -> None:
+    """Its disk does not answer, say: connections to it stay open, new ones are taken, and nothing
+    comes. Workers of the survivors must not wait for it."""
+    chain, node = net.chain, net.nodes["n1"]
+    with alive(chain) as life:
+        settle(chain)
+        life.stop("n1")
+        chain.nodes.remove(node)
+        net.stop("n1")
+        try:
+            move(chain, "n1", "n2", dead_root=True, timeout=PATIENCE, max_lag=PATIENCE)
+            assert roots(chain) == ["n2"]
+            chain["n2"].db.execute("update acct set n = n + (-1) ^ id")
+            settle(chain)
+            require_equal(chain)
+        finally:
+            net.resume("n1")
+            net.mend()
+            chain.nodes.append(node)
+        node.renew()
+        life.start(node)
+        assert until(lambda: roots(chain) == ["n2"], PATIENCE)  # it sees that it was deposed
+        with node.session() as session:
+            resurrect(session, ResurrectOptions(keep_rows=True, timeout=PATIENCE))
+        settle(chain)
+        require_equal(chain)
+        require_history(chain)

@@ -25,8 +25,10 @@ def untried(path: Path, lab: str) -> tuple[frozenset[str], frozenset[str]]:
     anywhere = {what_and_step(r["fault"]) for r in good}
     here = {r["fault"] for r in good if r.get("lab", "pair") == lab}
     faults = faults_of(lab)
+    # one of each: where else the step can be broken matters less than the next step
+    new = {what_and_step(name): name for name in faults if what_and_step(name) not in anywhere}
     return (
-        frozenset(name for name in faults if what_and_step(name) not in anywhere),
+        frozenset(new.values()),
         frozenset(name for name in faults if name not in here),
     )
 
@@ -39,7 +41,7 @@ def main() -> int:
     parser.add_argument("--cycles", type=int, default=10**9, help="end after so many recoveries")
     parser.add_argument("--minutes", type=float, default=None, help="end after so many minutes")
     parser.add_argument("--seed", type=int, default=None, help="repeats draws and moments")
-    parser.add_argument("--only", default="", help="faults whose name contains this")
+    parser.add_argument("--only", default="", help="faults whose name contains this, or|this")
     parser.add_argument("--cheap", action="store_true", help="no fault that starts Spark again")
     parser.add_argument(
         "--untried", action="store_true", help="first what the campaign's record has no recovery of"

@@ -107,7 +107,7 @@ def _reopened(c: Cycle) -> Iterator[None]:
         yield
     finally:
         c.rig.query(MID, "select pgq.unregister_consumer(%s, %s)", [QUEUE, copy])
-        if c.rig.value(MID, _PAUSED, [MID]):
+        if is_paused(c, MID):
             c.rig.ok(MID, "resume")
 
 
@@ -137,6 +137,27 @@ def at_other_node(point: str, action: str) -> Run:
         if not c.rig.fired(c.process, REACH):
             raise NotReached(point)
         meanwhile(c, c.process, other)
+
+    return run
+
+
+def at_awaited(point: str, action: str) -> Run:
+    """A fault while the leaf, which reads from the root, is compared with a branch behind it."""
+
+    def run(c: Cycle) -> None:
+        worker = c.rig.processes[c.rig.worker_name(MID)]
+        table = f"{OWNER}.{c.rng.choice(NAMES)}"
+        c.rig.ok(LEAF, "change-provider", f"--provider={ROOT}")
+        worker.held.set()
+        try:
+            worker.kill()
+            behind = c.rig.position(MID)
+            c.rig.wait(lambda: c.rig.position(LEAF) > behind + 3, "the leaf to be ahead", 120)
+            worker.held.clear()  # it is back later than the command
+            _broken(c, point, action, LEAF, "compare", f"--node={MID}", table)
+        finally:
+            worker.held.clear()
+            _move(c, MID, ROOT)
 
     return run
 
@@ -213,10 +234,20 @@ def _broken(c: Cycle, point: str, action: str, ini: str, *words: str) -> Done | 
     return with_command(c, point, action, command)[0]
 
 
+def provider_of(c: Cycle, node: str) -> str:
+    """The node that another one reads from, as it says itself."""
+    return str(c.rig.value(node, _PROVIDER, [node]))
+
+
+def is_paused(c: Cycle, node: str) -> bool:
+    """Does its worker rest?"""
+    return bool(c.rig.value(node, _PAUSED, [node]))
+
+
 def _moved(c: Cycle, to: str, old: str) -> bool:
     """The leaf reads from one node, runs, and is not subscribed at the other."""
-    here = c.rig.value(LEAF, _PROVIDER, [LEAF]) == to
-    return here and not c.rig.value(LEAF, _PAUSED, [LEAF]) and not c.rig.value(old, _KNOWN, [LEAF])
+    here = provider_of(c, LEAF) == to
+    return here and not is_paused(c, LEAF) and not c.rig.value(old, _KNOWN, [LEAF])
 
 
 def _move(c: Cycle, to: str, old: str) -> None:
@@ -240,10 +271,10 @@ def at_provider(point: str, action: str) -> Run:
 
 
 @contextlib.contextmanager
-def _extra(c: Cycle, kind: str) -> Iterator[tuple[str, ...]]:
+def extra_node(c: Cycle, kind: str, server: str = MID) -> Iterator[tuple[str, ...]]:
     """A database for one more node below the branch, and the words that create it."""
-    c.rig.query(MID, f"create database {EXTRA}")
-    location = c.rig.through(MID).replace(f"dbname={DBNAME}", f"dbname={EXTRA}")
+    c.rig.query(server, f"create database {EXTRA}")
+    location = c.rig.through(server).replace(f"dbname={DBNAME}", f"dbname={EXTRA}")
     more = {"loop_delay": "0.2", "exception_sleep": "0.3", "local_wm_publish_period": "2"}
     c.rig.lab.worker_ini(EXTRA, location, more)
     try:
@@ -252,7 +283,7 @@ def _extra(c: Cycle, kind: str) -> Iterator[tuple[str, ...]]:
         worker = c.rig.processes.pop(EXTRA, None)
         if worker is not None:
             worker.stop()
-        c.rig.query(MID, f"drop database if exists {EXTRA} with (force)")
+        c.rig.query(server, f"drop database if exists {EXTRA} with (force)")
         if c.rig.value(ROOT, _LOCATED, [EXTRA]):
             c.rig.ok(ROOT, "drop-node", EXTRA)
 
@@ -261,10 +292,10 @@ def at_create(kind: str, point: str, action: str) -> Run:
     """A fault while a node is created below the branch; the same command again ends it."""
 
     def run(c: Cycle) -> None:
-        with _extra(c, kind) as words:
+        with extra_node(c, kind) as words:
             _broken(c, point, action, EXTRA, *words)
             _repeat(c, EXTRA, *words)
-            with _connect(c, EXTRA) as db:
+            with connect_extra(c, EXTRA) as db:
                 text = "select last_tick_id from pgq_node.local_state where consumer_name = %s"
                 applied = db.execute(text, [EXTRA]).fetchone()
             stands = c.rig.query(MID, _STANDS, [QUEUE, EXTRA])
@@ -274,7 +305,7 @@ def at_create(kind: str, point: str, action: str) -> Run:
     return run
 
 
-def _connect(c: Cycle, dbname: str) -> psycopg.Connection[Any]:
+def connect_extra(c: Cycle, dbname: str) -> psycopg.Connection[Any]:
     connstr = c.rig.servers[MID].connstr(dbname)
     return psycopg.connect(connstr, autocommit=True, application_name="torture")
 
@@ -283,7 +314,7 @@ def at_drop(point: str, action: str) -> Run:
     """The leaf moves below one more branch, which is then dropped from over it."""
 
     def run(c: Cycle) -> None:
-        with _extra(c, "branch") as words:
+        with extra_node(c, "branch") as words:
             c.rig.ok(EXTRA, *words)
             c.rig.start_worker(EXTRA, plain=True)
             c.rig.wait(lambda: c.rig.value(LEAF, _LOCATED, [EXTRA]), "the leaf to hear of it", 120)
@@ -296,7 +327,7 @@ def at_drop(point: str, action: str) -> Run:
             finally:
                 if c.rig.value(ROOT, _LOCATED, [EXTRA]):
                     _repeat(c, ROOT, *drop)
-                if c.rig.value(LEAF, _PROVIDER, [LEAF]) != MID:
+                if provider_of(c, LEAF) != MID:
                     raise checks.Failed("the leaf does not read from the branch")
 
     return run
@@ -393,11 +424,14 @@ def register() -> None:
     """Put all of them into the draw of this laboratory."""
     moved = ("create", "provider")
     other_nodes = ("copy.found", "copy.left")
+    # a tick of the root is what only the branch is compared at
+    not_below = ("moment.begun", "moment.exported", "moment.held")
     for name, (weight, run) in FAULTS.items():
         step = name.partition(" at ")[2]
         if step.startswith(moved) or step in other_nodes:
             continue
-        CASCADE[name] = (weight / 2, run)
+        if step not in not_below:
+            CASCADE[name] = (weight / 2, run)
         if not _LEAF_ONLY.search(step or name) and "server" not in name:
             CASCADE[_title(name)] = (weight, _on_branch(run))
     CASCADE.update(of_node(MID, "branch"))
@@ -411,6 +445,7 @@ def register() -> None:
     for action, title in TITLES.items():
         for what in POINTS["branch"]:
             CASCADE[f"{title} at branch.{what}"] = (4, at_branch(what, action))
+        CASCADE[f"{title} at moment.awaited"] = (1, at_awaited("moment.awaited", action))
         for point in other_nodes:
             CASCADE[f"{title} at {point}"] = (2, at_other_node(point, action))
         for kind in ("branch", "leaf"):

@@ -18,7 +18,7 @@ import threading
 import time
 from pathlib import Path
 
-from tests.torture.plain import PLAIN, carry_tasks_here
+from tests.torture.plain import PLAIN, carry_here
 from vedur import failpoint
 
 #: A hold that nobody ends is ended after this many seconds.
@@ -84,8 +84,8 @@ def run(control: str, program: str, args: list[str]) -> int:
     from vedur.node import moment
 
     moment.HOLD = COMPARE_HOLD
-    if os.environ.get(PLAIN):
-        carry_tasks_here()
+    if PLAIN in os.environ:
+        carry_here(os.environ[PLAIN])
     if program == "pgqd":
         from vedur.cli import pgqd
 

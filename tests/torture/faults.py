@@ -211,7 +211,13 @@ def crash(c: Cycle, name: str, mode: str, away: float) -> None:
         time.sleep(away / 2)
         c.must_say_away(name)
         time.sleep(away / 2)
-    with c.rig._server_env(name):
+    start_server(c.rig, name)
+
+
+def start_server(rig: Rig, name: str) -> None:
+    """Start a server that has crashed."""
+    server = rig.servers[name]
+    with rig._server_env(name):
         for _ in range(100):
             try:
                 server.start()

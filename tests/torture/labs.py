@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tests.torture.moving_root
 import tests.torture.nodes
 import tests.torture.quarantine
 import tests.torture.rejoin  # noqa: F401  (the same)

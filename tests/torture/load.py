@@ -24,6 +24,10 @@ class Load:
         self.pause_between = 0.03
         self.transactions = 0
         self.refused = 0
+        #: commits that are known, and transactions whose end is not; None: nobody counts
+        self._committed: int | None = None
+        self._unknown = 0
+        self._reconnect = threading.Event()
         self._running = threading.Event()
         self._idle = threading.Event()
         self._end = threading.Event()
@@ -54,6 +58,19 @@ class Load:
         """Go on."""
         self._running.set()
 
+    def reconnect(self) -> None:
+        """The next transaction has a new connection: writers were sent elsewhere."""
+        self._reconnect.set()
+
+    def begin_count(self) -> None:
+        """Count commits from now on; each of them counts itself in t.mark, too."""
+        self._committed, self._unknown = 0, 0
+
+    def end_count(self) -> tuple[int, int]:
+        """How many commits there were, at least and at most."""
+        done, self._committed = self._committed or 0, None
+        return done, done + self._unknown
+
     def stop(self) -> None:
         """End the thread."""
         self._end.set()
@@ -68,15 +85,27 @@ class Load:
                 self._running.wait()
                 continue
             self._idle.clear()
+            counting = self._committed is not None
+            if self._reconnect.is_set():
+                self._reconnect.clear()
+                if db is not None:
+                    db.close()
             try:
                 if db is None or db.closed:
                     db = self._connect()
                 work = self.rng.choices(self._works, self._weights)[0]
                 with db.transaction():
                     work(db)
+                    if counting:
+                        # what is counted must outlive a crash of the server
+                        db.execute("set local synchronous_commit = on")
+                        db.execute("update t.mark set n = n + 1 where id = 1")
                 self.transactions += 1
+                if self._committed is not None:
+                    self._committed += 1
             except (psycopg.OperationalError, psycopg.InterfaceError):
                 self.refused += 1
+                self._unknown += 1
                 if db is not None:
                     db.close()
                 time.sleep(0.1)

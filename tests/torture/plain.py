@@ -1,8 +1,9 @@
-"""Workers that carry their tasks themselves: the same tasks, in the worker's process, without Java.
+"""Programs that carry their tasks themselves: the same tasks, in their own process, without Java.
 
 Spark only carries tasks to where they run. A worker without it is there a second after kill -9, so
 that a campaign can afford to kill it at every step; what Spark itself adds (tasks that die, Java
-that dies) belongs to campaigns with Spark. The record of a cycle says which it was.
+that dies) belongs to campaigns with Spark. The record of a cycle says which it was. A command that
+compares counts in its own process, too; which rows differ is worked out by Spark (spark_server.py).
 """
 
 from __future__ import annotations
@@ -10,16 +11,34 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-#: The variable that makes `tests.torture.entry` start a program like this.
+#: The variable that makes `tests.torture.entry` start a program like this, and its values.
 PLAIN = "VEDUR_TORTURE_PLAIN"
+WORKER, COMMAND = "worker", "command"
 
 
 class _NoSpark:
     """Stands for the session; nobody may ask it for anything."""
 
 
-def carry_tasks_here() -> None:
-    """Replace what starts Spark and what sends tasks to it, in this process."""
+def carry_here(program: str) -> None:
+    """Replace what sends tasks to Spark, in this process."""
+    if program == WORKER:
+        _carry_tasks_of_worker()
+    else:
+        _carry_tasks_of_command()
+
+
+def _carry_tasks_of_command() -> None:
+    from tests.labs.tasks_here import run_here
+    from vedur.pipeline.compare import engine, jobs, progress
+
+    session: Any = importlib.import_module("vedur.pipeline.spark.session")
+    session.warm_up = lambda *args: None
+    jobs.run_tasks = run_here  # type: ignore[assignment]
+    engine.parallelism = progress.parallelism = lambda _spark: 2
+
+
+def _carry_tasks_of_worker() -> None:
     from tests.labs.tasks_here import run_here, try_here
     from vedur.pipeline.copy import load
     from vedur.pipeline.replay import stage

@@ -51,14 +51,17 @@ The machine (2 cores) was shared with other builds: load average {load_low} to {
 each of them, the ticker with maintenance and rotated tables every 2 seconds, worker processes that
 are started again when they are dead, as systemd would. Load: inserts, updates, key updates,
 deletes, swaps of unique values, savepoints and rollbacks, transactions of up to 1,500 rows,
-TRUNCATE, cascading foreign keys, sequences, values of 30 types, TOAST; eleven tables, one of them
+TRUNCATE, cascading foreign keys, sequences, values of 30 types, TOAST; twelve tables, one of them
 filtered and under another name on the leaf.
 
 **Root, branch and leaf** (`--lab cascade`). A branch on PostgreSQL 15 between the two, with a
 ticker of its own on its server. Each fault of the first laboratory breaks here the leaf below the
 branch, or the branch; besides, the leaf moves between the two, further nodes are created and
-dropped, the branch gets another name. {plain} of its cycles had workers that carry their tasks
-themselves, without Java, so that killing them at every step is cheap (`--plain`).
+dropped, the branch gets another name. And the root moves: the branch takes over from it while it
+works, or when its server is gone, the old root is brought back, and takes over again; after a fault
+the same command is given again, or `--abort`, and writers count what they have committed.
+{plain} of its cycles had workers that carry their tasks themselves, without Java, so that killing
+them at every step is cheap (`--plain`).
 
 A cycle draws a fault and breaks things at a random moment, or when a process comes to a named step
 (`vedur/failpoint.py`; only code of the tests can arm one). "Another fault" means that the process

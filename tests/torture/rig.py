@@ -27,8 +27,9 @@ import psycopg
 from tests.fixtures.proxy import Proxy
 from tests.torture import clockshim, schema
 from tests.torture.commands import Commands, Done
-from tests.torture.plain import PLAIN
+from tests.torture.plain import COMMAND, PLAIN, WORKER
 from tests.torture.processes import Supervised, working_in
+from tests.torture.spark_server import SparkServer
 from tests.torture.wire import NoWire, Wire
 from vedur.demo.lab import QUEUE, Lab
 from vedur.demo.server import Server, available
@@ -51,6 +52,7 @@ _WORKER = {
     "global_wm_publish_period": "5",
     "local_wm_publish_period": "5",
     "ticker_max_lag": "0.4",
+    "takeover_hook": "true",
 }
 _TICKER = {"maint_period": "2", "retry_period": "5", "check_period": "5", "syslog": "0"}
 _SERVER = {
@@ -69,11 +71,13 @@ _SERVER = {
 class Rig:
     """Everything that a cycle breaks and looks at."""
 
-    def __init__(self, lab: str = "pair", plain: bool = False) -> None:
+    def __init__(self, lab: str = "pair", plain: bool = False, shared_spark: bool = True) -> None:
         self.nodes = LABS[lab]
         self.followers = self.nodes[1:]
         #: workers carry their tasks themselves, without Java: see tests/torture/plain.py
         self.plain = plain
+        #: then commands that need Spark have one of their own, which is there from the beginning
+        self.shared_spark = plain and shared_spark
         self.base = Path(tempfile.mkdtemp(prefix="vedur-torture-"))
         self.lab = Lab(base=self.base)
         self.tmp = self.base / "tmp"
@@ -93,6 +97,8 @@ class Rig:
         self.mounted = False
         #: in so many cycles more the branch may tell a watermark of its own (sync_watermark)
         self.synced = 0
+        #: the node that the load writes to
+        self.writer = ROOT
         self._kept = threading.local()
 
     # -- beginning and end ----------------------------------------------------------------------
@@ -121,8 +127,9 @@ class Rig:
         if MID in self.nodes:
             with self.connect(MID) as db:
                 db.execute(schema.TABLES + schema.BRANCH_ONLY)
-        self.commands = Commands(self.base, self.env())
-        self._write_inis()
+        plain = {PLAIN: COMMAND} if self.plain else {}
+        self.commands = Commands(self.base, {**self.env(), **plain})
+        self._write_inis(self._spark_section())
         self._create_root()
         for name in self.followers:  # from the root down: each copies from the one above
             self._create_follower(name)
@@ -188,9 +195,22 @@ class Rig:
                 self.disk.chmod(0o755)
                 shutil.chown(self.disk / "data", self.servers[LEAF].user)
 
-    def _write_inis(self) -> None:
+    def _spark_section(self) -> str:
+        """Workers and commands start a Spark of their own; where workers do without, commands share
+        one, so that each of them can be killed and given again at once."""
+        if self.shared_spark:
+            server = SparkServer(self.base)
+            env = {**self.env(), **server.env}
+            output = self.base / "log" / "spark.out"
+            self.processes["spark"] = Supervised(
+                "spark", server.argv, env, output, self.base
+            ).start()
+            # nobody waits for it: a command that comes too early tries again by itself
+            return f"\n[spark]\nspark.remote = {server.address}\n"
         java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # starts sooner
-        spark = f"\n[spark]\nspark.master = local[2]\nspark.driver.extraJavaOptions = {java}\n"
+        return f"\n[spark]\nspark.master = local[2]\nspark.driver.extraJavaOptions = {java}\n"
+
+    def _write_inis(self, spark: str) -> None:
         for name in self.nodes:
             self.lab.worker_ini(name, self.through(name), _WORKER, spark)
         if MID in self.nodes:
@@ -245,7 +265,7 @@ class Rig:
         clock = name if name in map(self.worker_name, self.followers) else None
         env = self.env(clock)
         if plain:
-            env[PLAIN] = "1"
+            env[PLAIN] = WORKER
         output = self.base / "log" / f"{name}.out"
         self.processes[name] = Supervised(name, argv + args, env, output, self.base).start()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 OWNER = "t"
 #: Tables that have the same name on both sides; `part` is apart.
-NAMES = ("acct", "slot", "kv", "orders", "lines", "hist", "types", "big", "ddl", "gone")
+NAMES = ("acct", "slot", "kv", "orders", "lines", "hist", "types", "big", "ddl", "gone", "mark")
 PART_HERE = "part_here"
 #: change-filter goes from one to the other; add-table begins with the first.
 PART_CONDITIONS = ("grp < 5 and note is distinct from 'hidden'", "grp between 3 and 7")
@@ -33,6 +33,7 @@ create table t.types (
 create table t.big (id int primary key, v int, pad text);
 create table t.ddl (id int primary key, note text);
 create table t."gone" (id int primary key, v text);
+create table t.mark (id int primary key, n int not null);
 create sequence t.free_seq;
 """
 ROOT_ONLY = """
@@ -43,6 +44,7 @@ insert into t.orders select i, 'new', now() from generate_series(1, 50) i;
 insert into t.lines select i, o, i, 'x' from generate_series(1, 50) o, generate_series(1, 3) i;
 insert into t.big select i, 0, repeat('x', 40) from generate_series(1, 3000) i;
 insert into t.part select i, i % 10, null, i from generate_series(1, 200) i;
+insert into t.mark values (1, 0);
 """
 #: The branch has the whole table, the leaf a part of it.
 BRANCH_ONLY = "create table t.part (id int primary key, grp int not null, note text, v int);"

@@ -44,13 +44,17 @@ WORKS = {
 }
 
 
+#: Steps that come where there is a branch: tests/torture/branch.py.
+_BELOW_A_BRANCH = ("moment.awaited",)
 #: Works of the worker that use Spark.
 _SPARK = ("batch", "ahead", "copy")
+#: Commands that compare or repair use Spark.
 _STARTS_COMMAND = re.compile(
-    r" at (moment|compare|repair|filter|rejoin|quarantine\.(applied|released))"
+    r" at (moment|compare|repair|filter|rejoin|takeover\.compared|quarantine\.(applied|released))"
 )
 _STARTS_WORKER = re.compile(
     "(worker|leaf): kill|Java: kill|kill -9 at (batch|ahead|copy|script|quarantine|branch)"
+    "| at (takeover|reign|resurrect)"
 )
 
 
@@ -135,6 +139,12 @@ def _burst(c: Cycle) -> None:
     """Many changes in many ticks while the worker rests, so that there is something ahead."""
     c.rig.ok(c.node, "pause")
     try:
+        # the load may have removed most of its rows
+        c.rig.query(
+            ROOT,
+            "insert into t.big select g, 0, 'burst' from generate_series(1, 3000) g"
+            " on conflict do nothing",
+        )
         for _ in range(6):
             c.rig.query(ROOT, "update t.big set v = v + 1")
             began = c.rig.last_tick(c.provider)
@@ -197,12 +207,14 @@ def at_step(work: str, what: str, action: str) -> Run:
     return run
 
 
-def choose(c: Cycle, work: str) -> str:
-    """What else breaks while a process is held."""
+def choose(c: Cycle, work: str, spare: str | None = None) -> str:
+    """What else breaks while a process is held; a node that is to be spared is away already."""
     spark = work in _SPARK and not c.cheap and not c.rig.plain
     names = [n for n in MEANWHILE if n != "Java killed" or spark]
     if MID not in c.rig.nodes:
         names = [n for n in names if "branch" not in n]
+    if spare is not None:
+        names = [n for n in names if (spare if spare != MID else "branch") not in n]
     name = c.rng.choices(names, [1 if n == "Java killed" else 6 for n in names])[0]
     c.note["meanwhile"] = name
     return name
@@ -222,10 +234,10 @@ def meanwhile(c: Cycle, process: str, name: str | None) -> None:
 
 
 def with_command(
-    c: Cycle, point: str, action: str, command: Callable[[str], Done]
+    c: Cycle, point: str, action: str, command: Callable[[str], Done], spare: str | None = None
 ) -> tuple[Done, bool]:
     """Run a command in the background, and break something when it comes to the point."""
-    other = choose(c, "command") if action == "hold" else None
+    other = choose(c, "command", spare) if action == "hold" else None
     c.rig.arm("command", point, action)
     done: list[Done] = []
     thread = threading.Thread(target=lambda: done.append(command(str(c.rig.control("command")))))
@@ -328,6 +340,8 @@ def _filter(point: str, action: str) -> Run:
         now = c.rig.part_condition()
         if action != "hold" and now != (new if point == "filter.committed" else old):
             raise checks.Failed(f"{point}: the condition is {now}")
+        # what a dead command has staged goes with the next one
+        c.rig.ok(LEAF, "change-filter", f"{OWNER}.part", f"--where={new if now == old else old}")
 
     return run
 
@@ -343,6 +357,8 @@ def register() -> None:
             continue  # tests/torture/nodes.py, quarantine.py, rejoin.py
         share = WORKS[work][1] / (len(whats) * 4)
         for what in whats:
+            if f"{work}.{what}" in _BELOW_A_BRANCH:
+                continue
             for action, part in (("kill", 0.3), ("error", 1.5), ("hold", 2.0)):
                 maker = makers.get(work)
                 point = f"{work}.{what}"

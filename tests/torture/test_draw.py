@@ -23,7 +23,9 @@ def test_what_no_laboratory_has_a_record_of_comes_first(tmp_path: Path) -> None:
     anywhere, here = untried(path, "cascade")
     assert "error at batch.merged" not in anywhere  # the other laboratory has broken this step
     assert "error at batch.merged on the branch" not in anywhere
-    assert {"kill -9 at batch.merged", "kill -9 at batch.merged on the branch"} <= anywhere
+    killed = {"kill -9 at batch.merged", "kill -9 at batch.merged on the branch"}
+    assert len(killed & anywhere) == 1  # one of them is enough
+    assert killed <= here
     assert {"error at batch.merged", "error at batch.merged on the branch"} <= here
     assert "ticker: kill -9" not in anywhere | here
 

@@ -20,6 +20,7 @@ from psycopg.rows import namedtuple_row
 from vedur.db.conninfo import cut_password, with_defaults
 from vedur.db.pooler import require_own_session
 from vedur.db.row_security import explain, is_row_security
+from vedur.db.silence import Connection
 from vedur.errors import ConnectError, DatabaseError, PrivilegeError, first_line
 
 log = logging.getLogger(__name__)
@@ -299,8 +300,9 @@ def connect(
     log.debug("Connect '%s' to '%s'", name, cut_password(connstr))
     try:
         conninfo = with_defaults(connstr, application_name)
-        raw = psycopg.connect(conninfo, autocommit=True, row_factory=namedtuple_row)
+        raw = Connection.connect(conninfo, autocommit=True, row_factory=namedtuple_row)
         try:
+            raw.knock = conninfo
             require_own_session(raw, conninfo, name)
             raw.execute(_PIN)
         except BaseException:

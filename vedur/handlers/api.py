@@ -17,6 +17,7 @@ cannot be declared: it gets many rows at a time, as an Arrow record batch, in ta
 | `trigger_words` | `add-table`, `change-handler` | once on each node, in its transaction |
 | `facts_query` | driver | its answer is read from the node's database in each round of a worker |
 | `scope` | driver | after that; cheap and pure, its answer is kept |
+| `branch_problem` | driver | on a branch, in `add-table` and in each round of its worker |
 | `check` | driver | in `add-table`, before a first copy is planned, before changes are staged |
 | `settings` | driver | as `scope`, for handlers with `rows` |
 | `check_columns` | tasks | once for each set of columns that changes have in a task |
@@ -172,6 +173,16 @@ class Handler:
     def check(self, table: TableFacts) -> None:
         """Raise StateError where this handler cannot serve such a table, for instance because
         `rows` would make two keys equal."""
+
+    def branch_problem(self) -> str:
+        """Return why this cannot be on a branch, which passes all events on as they are; empty
+        where it can."""
+        if not self.changes_rows():
+            return ""
+        return (
+            "a branch passes all events on as they are, so its queue would hold the rows as they "
+            "were before; give it to the leaves below"
+        )
 
     def check_columns(self, names: Sequence[str]) -> None:
         """Raise StateError where a change with a whole row of these columns cannot be served, for

@@ -10,6 +10,7 @@ from vedur.handlers.api import NO_COLUMN, Argument, ColumnSet, Handler, Scope, s
 from vedur.handlers.dispatch import PRESETS, Dispatch
 from vedur.handlers.function import ApplyFunction, MultiMaster
 from vedur.handlers.obfuscate import Obfuscate
+from vedur.handlers.splitter import QueueSplitter
 from vedur.handlers.transform import Transform
 from vedur.names import parse_name, quote_ident
 
@@ -168,6 +169,12 @@ class Shard(Handler):
         Argument("hash_key", "the same; if both are given, this one counts"),
         Argument("hash_expr", "an expression over the columns instead of the function of the ini"),
         switch("disable_replay", "1: nothing is copied or applied, a branch passes events on"),
+        Argument(
+            "pass_on",
+            "all: needed on a branch, whose nodes below get the events of all shards and must have "
+            "this handler, too",
+            ("all",),
+        ),
         _IGNORE_TRUNCATE,
     )
     ini_keys = ("shard_hash_func", "shard_info_sql")
@@ -196,6 +203,16 @@ class Shard(Handler):
     def facts_query(self) -> str:
         """Which shard is this node, of how many?"""
         return self.options.get("shard_info_sql") or SHARD_INFO
+
+    def branch_problem(self) -> str:
+        """Upstream's branch passes on its own share only, and nodes below may rely on that."""
+        if self.argument("pass_on"):
+            return ""
+        return (
+            "one of Londiste's passes on the events of its own shard, and one of Vedur's those of "
+            "all shards, so nodes below without this handler would get rows of other shards: give "
+            "it to them, too, and say so here with --handler-arg=pass_on=all"
+        )
 
     def scope(self, facts: tuple[Any, ...] | None, names: Mapping[str, str]) -> Scope:
         """Select this node's share; a row whose hash changes comes or goes with the change."""
@@ -243,6 +260,7 @@ HANDLERS: tuple[type[Handler], ...] = (
     VirtualTable,
     FakeLocal,
     QueueTable,
+    QueueSplitter,
     Shard,
     Part,
     Obfuscate,

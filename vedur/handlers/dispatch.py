@@ -37,7 +37,9 @@ _ABOUT_PARTITIONS = (
 _INTERVAL = re.compile(r"^\s*\d+\s+(hour|day|week|month|year)s?\s*$")
 
 #: Are the functions that make partitions there?
-_FACTS = "select to_regprocedure('vedur.spread_rows(text, jsonb)') is not null"
+_FACTS = (
+    "select to_regprocedure('vedur.attach_partition(text, text, timestamptz, text)') is not null"
+)
 
 
 class Dispatch(Handler):

@@ -189,6 +189,7 @@ def _event_function(
         handler.table,
         tuple(sorted(handler.given.items())),
         tuple(sorted(handler.options.items())),
+        not handler.needs_table,
     )
 
 
@@ -464,13 +465,13 @@ def require_handlers(tables: Iterable[RegisteredTable], *, passes_on: bool = Fal
     that passes events on."""
     for table in tables:
         handled = resolve(table)
-        if passes_on and handled is not None and handled.rows is not None:
-            raise StateError(f'table "{table.table_name}": {branch_refusal(handled.stored)}')
+        if passes_on and handled is not None:
+            refusal = branch_refusal(handled.stored, handled.handler)
+            if refusal:
+                raise StateError(f'table "{table.table_name}": {refusal}')
 
 
-def branch_refusal(stored: str) -> str:
-    """Say why a function over rows cannot be on a branch."""
-    return (
-        f'handler "{stored}" cannot be on a branch: a branch passes all events on as they are, so '
-        "its queue would hold the rows as they were before; give it to the leaves below"
-    )
+def branch_refusal(stored: str, handler: Handler) -> str:
+    """Say why a handler cannot be on a branch; empty where it can."""
+    problem = handler.branch_problem()
+    return f'handler "{stored}" cannot be on a branch: {problem}' if problem else ""

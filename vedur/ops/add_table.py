@@ -267,13 +267,13 @@ def _choose(
         for table in chosen if not info.is_root else ():
             require_alone(session, options, table)
             mapping = options.mapping(table, plan_handler(session, info, options, table))
-            nodes.require(mapping, expect_sync=options.expect_sync or not mapping.applies)
+            nodes.require(mapping, expect_sync=options.expect_sync or not mapping.copies)
         return chosen  # named one by one: for everything else the contract has its own words
     unfit = {name: why for name, why in unfit.items() if name not in done}
     unfit |= unfit_tables(session, info.is_root, options, chosen)
     for table in set(chosen) - unfit.keys() if not info.is_root else ():
         mapping = options.mapping(table, plan_handler(session, info, options, table))
-        if not mapping.applies:
+        if not mapping.copies:
             continue
         reason = None if options.expect_sync else nodes.why_not(mapping)
         if not reason:
@@ -347,7 +347,7 @@ def _add_one(
             # another command may be adding a table with the same destination: one after the other
             db.value(query("admin", "lock_destination"), [options.place(table)])
             require_alone(session, options, table)
-        if not info.is_root and mapping.applies:
+        if not info.is_root and mapping.copies:
             require_steady(db, provider, there, mapping)
             warn_keys(db, provider, there, options, table)
         if remote is not None:

@@ -143,9 +143,9 @@ def _require_same_place(table: TableInfo, wanted: TableMap) -> None:
 
 def needs_copy(old: TableMap | None, new: TableMap) -> bool:
     """Are the rows that are here of no use for the new handler? Pure."""
-    if not new.applies:
+    if not new.copies:
         return False
-    if old is None or not old.applies or old.uncomparable:
+    if old is None or not old.copies or old.uncomparable:
         return True
     if old.unrepairable and not new.unrepairable:
         return True  # rows that the provider lacks may be here

@@ -31,6 +31,7 @@ from vedur.log import mask
 from vedur.node.epoch import read_reigns
 from vedur.node.history import KnownTick, explain_deposed, explain_other, will_learn
 from vedur.node.info import get_node_info, get_subscriber_info
+from vedur.node.move_lock import try_lock_move, unlock_move
 from vedur.node.plan import (
     MOVE_CONSUMER,
     MOVE_PROVIDER,
@@ -124,13 +125,12 @@ def run_move(session: Session, view: SetView, move: Move, max_wait: float = MAX_
 @contextmanager
 def _one_at_a_time(db: Database, queue: str, node: str) -> Iterator[None]:
     """Keep other moves of the same node out until this one ends, however it ends."""
-    if not db.value(query("node", "lock_move"), [queue]):
+    if not try_lock_move(db, queue):
         raise StateError(f'another command moves node "{node}" just now: wait for it to end')
     try:
         yield
     finally:
-        if not db.closed:
-            db.value(query("node", "unlock_move"), [queue])
+        unlock_move(db, queue)
 
 
 def _require_unmoved(db: Database, queue: str, mine: Member) -> None:

@@ -201,8 +201,11 @@ def plan_pair(session: Session, nodes: Nodes, table: TableInfo, where: str | Non
 
 
 def pair_at(pair: Pair, moment: Moment) -> Pair:
-    """Return the pair as the moment's snapshots see it."""
-    return pair.at(moment.source, moment.target, moment.mark)
+    """Return the pair as the moment's snapshots see it, with the partitions that are there."""
+    from vedur.pipeline.compare import with_pieces_of
+
+    source, target = moment.readers
+    return with_pieces_of(pair.at(moment.source, moment.target, moment.mark), source, target)
 
 
 def pair_at_one_moment(

@@ -183,10 +183,26 @@ def warn_keys(
     chosen = dict(options.column_list or ())
     key = {chosen.get(name, name) for name in row.key}
     rows = db.query(query("catalog", "unique_columns"), [mine.schema, mine.name])
-    if not any(set(index.columns) == key for index in rows):
-        columns = ", ".join(sorted(key))
+    if any(set(index.columns) == key for index in rows):
+        return
+    columns = ", ".join(sorted(key))
+    odd = db.one(query("catalog", "no_unique_key"), [sorted(key), mine.schema, mine.name])
+    if odd is None:
         log.warning(
             "%s: the provider's key (%s) has no unique index here: every change would read the "
             "whole table. Create one: create unique index on %s (%s)",
             table, columns, mine.quoted, columns,
+        )  # fmt: skip
+    elif odd.served:
+        log.warning(
+            "%s: the provider's key (%s) cannot be unique here, because the table is partitioned "
+            "by %s: changes are applied one by one, an index finds their rows",
+            table, columns, odd.partition_key,
+        )  # fmt: skip
+    else:
+        log.warning(
+            "%s: the provider's key (%s) has no index here: every change would read the whole "
+            "table. It cannot be unique, because the table is partitioned by %s, so create a "
+            "plain index: create index on %s (%s)",
+            table, columns, odd.partition_key, mine.quoted, columns,
         )  # fmt: skip

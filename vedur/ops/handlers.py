@@ -73,15 +73,13 @@ def read_handled(
 def _require_place(info: NodeInfo, stored: str, handler: Handler) -> None:
     if handler.root_only and not info.is_root:
         raise UsageError(f'handler "{stored}" is for the root: use vtable on this node')
-    if not handler.changes_rows():
-        return
-    if info.is_root:
+    if info.is_root and handler.changes_rows():
         raise UsageError(
             f'handler "{stored}" is for nodes that copy a table: on the root rows are written by '
             "its users"
         )
-    if info.node_type is NodeType.BRANCH:
-        raise UsageError(branch_refusal(stored))
+    if info.node_type is NodeType.BRANCH and (refusal := branch_refusal(stored, handler)):
+        raise UsageError(refusal)
 
 
 def require_emptied(table: TableInfo) -> None:
@@ -132,6 +130,29 @@ def _require_steady_hours(
         )
 
 
+def _require_partitions_can_be_made(
+    table: TableMap, target: Partitions, key: str | None, db: Database
+) -> None:
+    """Raise where Vedur's own way to make partitions would fail: a table that is declared
+    partitioned in another way (`key`), or a role that may not. An operator's own function or
+    statements may do what these cannot."""
+    if not target.usual:
+        return
+    if key is not None and key.replace('"', "") != f"RANGE ({target.field})":
+        raise StateError(
+            f'table "{table.dest}" is partitioned by {key}, and partitions by time need RANGE '
+            f"({target.field}): declare it so, or say how to make them (part_template)"
+        )
+    name = table.local_name
+    row = db.one(query("replay", "may_make_partitions"), [name.schema, name.name])
+    if row is not None and not (row.owns and row.creates):
+        lacks = "create tables in its schema" if row.owns else "make partitions of it, as its owner"
+        raise StateError(
+            f'role "{row.role}" may not spread table "{table.dest}" over partitions: it must be '
+            f"able to {lacks}"
+        )
+
+
 def require_times(table: TableMap, db: Database) -> None:
     """Raise where rows that are here, and stay, have no partition."""
     if table.partitions is None or table.partitions.field is None:
@@ -160,6 +181,7 @@ def require_handler_fit(
         keyed = bool(read_unique_keys(db, table.local_name))
         require_partitions(table.dest, table.partitions, here, local.kind == "p", keyed)
         _require_steady_hours(table, table.partitions, here, db)
+        _require_partitions_can_be_made(table, table.partitions, local.partition_key, db)
     if handled.scope.condition:
         only = replace(table, condition=handled.scope.condition)
         require_condition(only, TableAt(db, local), there, vouched=True)

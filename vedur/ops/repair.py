@@ -321,7 +321,7 @@ class Repairer:
                 )
             self.require()
             set_replication_role(self.db, "replica")
-            done = apply(self.db, pair, table, stage, queue, moment.tick)
+            done = apply(self.db, pair, table, stage, queue, moment.tick, self.nodes.lock_timeout)
             reach("repair.applied")
             self.conclude(moment)
         reach("repair.committed")

@@ -31,6 +31,7 @@ class EventFunction:
     table: str
     given: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    whole: bool = False  # there is no table here: it is given truncates, too
 
     def statements(self, event: Event, tick: int | None, dest: str) -> list[tuple[str, list[Any]]]:
         """Return what to run for an event; raises StateError if the handler fails."""

@@ -83,6 +83,11 @@ class TableMap:
     on_error: str | None = field(default=None, compare=False)
 
     @property
+    def copies(self) -> bool:
+        """Can there be rows of it here, so that a first copy brings them?"""
+        return self.applies and not (self.calls is not None and self.calls.whole)
+
+    @property
     def local_name(self) -> QualifiedName:
         """Its name here, in parts."""
         return parse_name(self.dest)

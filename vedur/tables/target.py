@@ -22,6 +22,7 @@ PART = "vedur_part"
 
 _FIELDS = {"year": 4, "month": 7, "day": 10, "hour": 13}
 _TIME = re.compile(r"(timestamp(\(\d\))? with(out)? time zone|date)$")
+_USUAL = "londiste.create_partition"
 _START = "0001-01-01 00:00:00"
 
 
@@ -42,12 +43,17 @@ class Partitions:
     field: str | None = None
     moment: Moment = "batch"
     row_mode: RowMode = "plain"
-    function: str = "londiste.create_partition"
+    function: str = _USUAL
     template: str | None = None
     before: str | None = None
     after: str | None = None
     retention: str | None = None
     ignore_old: bool = False
+
+    @property
+    def usual(self) -> bool:
+        """Are they made by Vedur's own way, and not by an operator's?"""
+        return self.template is None and self.function.replace('"', "") == _USUAL
 
     @property
     def by_event(self) -> bool:

@@ -33,13 +33,16 @@ _WHERE = """## Where they hold
 | rows (`obfuscate`, `transform`) | yes | yes | yes, in a table of what should be here |
 | `encoding` | yes | yes | yes, in a table of what should be here |
 | functions (`applyfn`, `multimaster`) | rows as they are | each event | refused |
+| another queue (`qsplitter`) | no | each event, TRUNCATE too | refused |
 | partitions by a column (`daily_field`) | yes | yes, also for rows that move | but for retention |
 | partitions by time (`daily_event`) | to the table itself | yes | refused: the rows are a history |
 
 On a branch, handlers decide about its own tables; its queue has all events as they are. So a
 handler that changes rows is refused there, because the branch would pass the clear rows on. It is
-refused on the root, too; `encoding` is one of them. `change-filter` is refused for tables with a
-handler that decides which rows come.
+refused on the root, too; `encoding` is one of them. `shard` and `part` on a branch of Londiste's
+pass on the events of its own shard only; here they are refused unless `pass_on=all` says that the
+nodes below have the handler, too. `change-filter` is refused for tables with a handler that decides
+which rows come.
 
 ## Of Vedur
 

@@ -37,6 +37,7 @@ from vedur.errors import StateError
 from vedur.failpoint import reach
 from vedur.node.epoch import last_reign, read_reigns, replace_reigns
 from vedur.node.info import NodeType, get_node_info, get_subscriber_info
+from vedur.node.move_lock import try_lock_move, unlock_move
 from vedur.node.position import (
     AppliedTick,
     complete_tick,
@@ -154,13 +155,12 @@ def _require_fit(session: Session, options: ResurrectOptions) -> None:
 @contextmanager
 def _one_at_a_time(session: Session) -> Iterator[None]:
     """Keep other commands that change this node out until this one ends, however it ends."""
-    if not session.db.value(query("node", "lock_move"), [session.queue]):
+    if not try_lock_move(session.db, session.queue):
         raise StateError("another command changes this node just now: wait for it to end")
     try:
         yield
     finally:
-        if not session.db.closed:
-            session.db.value(query("node", "unlock_move"), [session.queue])
+        unlock_move(session.db, session.queue)
 
 
 def _find(session: Session, view: SetView) -> Successor | None:

@@ -16,7 +16,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from vedur.db import Database
 from vedur.db.contract import command
 from vedur.errors import StateError, VedurError
 from vedur.failpoint import reach
@@ -24,6 +23,7 @@ from vedur.log import mask
 from vedur.node.endpoint import Endpoint
 from vedur.node.epoch import Match, ReignKind, last_reign, match_reigns, read_reigns
 from vedur.node.info import get_node_info, has_schema
+from vedur.node.move_lock import try_lock_move, unlock_move
 from vedur.node.plan import plan_move, require_member
 from vedur.node.position import get_tick, lock_position, read_newest_tick, read_position
 from vedur.node.setup import register_location
@@ -179,11 +179,11 @@ def _one_at_a_time(session: Session, view: SetView, new: str) -> Iterator[None]:
     """Keep other commands out on every node that answers: two survivors must not be promoted."""
     with ExitStack() as stack:
         for name, db in sorted(view.databases.items()):
-            if not db.value(query("node", "lock_move"), [session.queue]):
+            if not try_lock_move(db, session.queue):
                 raise StateError(
                     f'another command moves node "{name}" just now: wait for it to end'
                 )
-            stack.callback(_unlock, db, session.queue)
+            stack.callback(unlock_move, db, session.queue)
         _require_no_other_root(session, view, new)
         yield
 
@@ -195,11 +195,6 @@ def _require_no_other_root(session: Session, view: SetView, new: str) -> None:
         info = get_node_info(db, session.queue)
         if info is not None and info.is_root and name != new:
             raise StateError(f'"{name}" was made root meanwhile: nothing is changed')
-
-
-def _unlock(db: Database, queue: str) -> None:
-    if not db.closed:
-        db.value(query("node", "unlock_move"), [queue])
 
 
 def tag_dead(session: Session, view: SetView, names: tuple[str, ...]) -> None:

@@ -36,6 +36,7 @@ from vedur.log import mask
 from vedur.node.epoch import add_reigns, keeps_epochs
 from vedur.node.fresh_tick import fresh_tick
 from vedur.node.info import get_node_info, get_subscriber_info
+from vedur.node.move_lock import try_lock_move, unlock_move
 from vedur.node.plan import (
     TAKEOVER_EPOCH,
     TAKEOVER_TICK,
@@ -98,7 +99,7 @@ def takeover(
     log.info("old: %s", old)
     if old not in view.members:
         raise StateError(f"Unknown node: {old}")
-    if old == new:
+    if old == new and not options.abort:  # the old root says itself who was to take over
         raise StateError(f'node "{old}" cannot take over from itself: say --node')
     if options.abort:
         undo_takeover(session, view, old, options)
@@ -219,11 +220,11 @@ class _Live:
         """Keep other commands that move these nodes out."""
         with ExitStack() as stack:
             for name, db in ((self.old.name, self.root), (self.new.name, self.db)):
-                if not db.value(query("node", "lock_move"), [self.queue]):
+                if not try_lock_move(db, self.queue):
                     raise StateError(
                         f'another command moves node "{name}" just now: wait for it to end'
                     )
-                stack.callback(_unlock, db, self.queue)
+                stack.callback(unlock_move, db, self.queue)
             yield
 
     # -- before the window ----------------------------------------------------------------------
@@ -317,9 +318,8 @@ class _Live:
             return note
         wait_for_writers(self.root, self.queue, note.txid, self.clock, self._deadline)
         reach("takeover.drained")
-        left = max(self._deadline - self.clock.monotonic(), 1.0)
         with self.root.transaction():
-            self.root.value(query("takeover", "lock_timeout"), [f"{int(left * 1000)}ms"])
+            self._limit_locks(self.root)
             tick = int(self._demote(2).row.last_tick)
             _require_note(self.root, self.queue, self.old.name, note)
             _set_note(self.root, self.queue, {TAKEOVER_TICK: str(tick)}, keep=True)
@@ -330,6 +330,11 @@ class _Live:
                 f'event {event} of "{self.old.name}" was written behind its last tick {tick}'
             )
         return Note(note.to, note.epoch, note.txid, tick)
+
+    def _limit_locks(self, db: Database) -> None:
+        """Wait for locks in this transaction no longer than writers may be refused."""
+        left = max(self._deadline - self.clock.monotonic(), 1.0)
+        db.value(query("takeover", "lock_timeout"), [f"{int(left * 1000)}ms"])
 
     def _first_behind(self, tick: int) -> int | None:
         row = self.root.one(query("takeover", "events_behind"), [self.queue, tick])
@@ -354,6 +359,7 @@ class _Live:
         """Make the new node root, with sequences ahead and the old root subscribed."""
         values = _sequence_values(self.root, self.queue)
         with self.db.transaction():
+            self._limit_locks(self.db)
             lock_position(self.db, self.queue, self.new.worker)
             raise_sequences(self.db, self.queue, values)
             args = (self.queue, note.epoch, "takeover", note.tick)
@@ -442,11 +448,6 @@ class _Live:
             self.view.locations[target].node_location,
             self.options.timeout,
         )
-
-
-def _unlock(db: Database, queue: str) -> None:
-    if not db.closed:
-        db.value(query("node", "unlock_move"), [queue])
 
 
 def _set_note(db: Database, queue: str, note: dict[str, str] | None, *, keep: bool = False) -> None:

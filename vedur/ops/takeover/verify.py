@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from vedur.config import LondisteSettings
-from vedur.errors import VedurError
+from vedur.errors import VedurError, first_line
 from vedur.failpoint import reach
 from vedur.node.endpoint import Endpoint
 from vedur.node.epoch import keeps_epochs
@@ -42,7 +42,26 @@ class Verdict(IntEnum):
 def compare_old_root(
     session: Session, view: SetView, old: str, spark: SparkSession | None = None
 ) -> Verdict:
-    """Compare the tables of the old root, a branch now, with those of the new one."""
+    """Compare the tables of the old root, a branch now, with those of the new one.
+
+    Whatever becomes of this, the takeover is done, and the user is told so: of Java that has gone,
+    of a server that is down again, of an interrupt, which is passed on.
+    """
+    try:
+        return _compare(session, view, old, spark)
+    except VedurError as error:
+        return _not_proven(old, error.message)
+    except KeyboardInterrupt:
+        _not_proven(old, "interrupted")
+        raise
+    except Exception as error:
+        log.debug("comparing '%s' failed", old, exc_info=True)
+        return _not_proven(old, f"{type(error).__name__}: {first_line(error)}")
+
+
+def _compare(
+    session: Session, view: SetView, old: str, spark: SparkSession | None = None
+) -> Verdict:
     if not keeps_epochs(view.databases[old]):
         log.warning(
             "'%s' is not compared: its database has none of what a comparison at one tick needs "
@@ -54,9 +73,6 @@ def compare_old_root(
     try:
         with Session(_settings_of(session.settings, view, old), session.clock) as there:
             result = compare(there, CompareOptions(max_wait=_MAX_WAIT), spark)
-    except VedurError as error:
-        log.error("The takeover is done; '%s' could not be compared: %s", old, error.message)
-        return Verdict.NOT_PROVEN
     finally:
         reach("takeover.compared")
     if result.bad:
@@ -67,6 +83,14 @@ def compare_old_root(
         return Verdict.NOT_PROVEN
     log.info("'%s' is equal to the new root", old)
     return Verdict.EQUAL
+
+
+def _not_proven(old: str, why: str) -> Verdict:
+    """Tell that the takeover is done and not compared, and what to do about that."""
+    log.error(
+        "The takeover is done; '%s' could not be compared (%s): run compare with its ini", old, why
+    )
+    return Verdict.NOT_PROVEN
 
 
 def _settings_of(settings: LondisteSettings, view: SetView, node: str) -> LondisteSettings:

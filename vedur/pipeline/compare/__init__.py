@@ -16,7 +16,7 @@ from vedur.pipeline.compare.differing_rows import Difference, Differences, descr
 from vedur.pipeline.compare.engine import bucket_sums, checksum, custom_checksum, rounded
 from vedur.pipeline.compare.expected import make_expected_pair, stage_expected
 from vedur.pipeline.compare.model import Buckets, Pair, Side, Sums
-from vedur.pipeline.compare.plan import make_pair
+from vedur.pipeline.compare.plan import make_pair, with_pieces_of
 from vedur.pipeline.compare.session_choice import open_comparer
 from vedur.pipeline.compare.shared_session import SessionServer, SharedComparer, socket_path
 
@@ -47,4 +47,5 @@ __all__ = [
     "rounded",
     "socket_path",
     "stage_expected",
+    "with_pieces_of",
 ]

@@ -96,9 +96,7 @@ def make_pair(
     spread = table.partitions if table.partitions and table.partitions.field else None
     tree = spread is not None and not target.partitioned
     if tree:
-        rows = target_db.query(query("compare", "tree_storage"), [target.table])
-        pieces = tuple(Piece(row.name, row.pages) for row in rows)
-        target = replace(target, pieces=pieces, partitioned=True)
+        target = replace(target, pieces=_read_tree(target_db, target), partitioned=True)
     encodings = {str(db.value(query("compare", "encoding"))) for db in (source_db, target_db)}
     if len(encodings) > 1 and "SQL_ASCII" not in encodings:
         source, target = replace(source, transcode=True), replace(target, transcode=True)
@@ -125,6 +123,29 @@ def make_pair(
     )
 
 
+def _read_tree(db: Database, side: Side) -> tuple[Piece, ...]:
+    rows = db.query(query("compare", "tree_storage"), [side.table])
+    return tuple(Piece(row.name, row.pages) for row in rows)
+
+
+def with_pieces_of(pair: Pair, source_db: Database, target_db: Database) -> Pair:
+    """Read once more where rows lie on sides that are partitioned, in transactions that show the
+    moment of the comparison: a partition may have come since the pair was planned."""
+    expected = pair.expected
+    if expected is not None:
+        expected = replace(expected, provider=_with_pieces(source_db, expected.provider))
+        return replace(pair, expected=expected, target=_with_pieces(target_db, pair.target))
+    if pair.tree:
+        target = replace(pair.target, pieces=_read_tree(target_db, pair.target))
+    else:
+        target = _with_pieces(target_db, pair.target)
+    return replace(pair, source=_with_pieces(source_db, pair.source), target=target)
+
+
+def _with_pieces(db: Database, side: Side) -> Side:
+    return replace(side, pieces=_read_storage(db, side.table)[0]) if side.partitioned else side
+
+
 def _match(source_db: Database, target_db: Database, table: TableMap) -> Matched:
     source, target = table.source_name, table.local_name
     left, right = read_columns(source_db, source), read_columns(target_db, target)
@@ -148,8 +169,7 @@ def make_side(
 ) -> Side:
     """Read where the rows of a table are; `quoted` is the name of one that has no other."""
     quoted = table.quoted if table is not None else quoted
-    stored = db.query(query("compare", "storage"), [quoted])
-    pieces = tuple(Piece(r.name, r.pages) for r in stored)
+    pieces, partitioned = _read_storage(db, quoted)
     return Side(
         name=str(table),
         table=quoted,
@@ -161,8 +181,14 @@ def make_side(
         connstr=db.connstr,
         condition=condition or "true",
         where=where or "true",
-        partitioned=not any(r.itself for r in stored),
+        partitioned=partitioned,
     )
+
+
+def _read_storage(db: Database, quoted: str) -> tuple[tuple[Piece, ...], bool]:
+    """Read the pieces of a table, and whether it has others than itself."""
+    rows = db.query(query("compare", "storage"), [quoted])
+    return tuple(Piece(r.name, r.pages) for r in rows), not any(r.itself for r in rows)
 
 
 def _keyed(side: Side, key: tuple[tuple[str, str, str], ...]) -> Side:

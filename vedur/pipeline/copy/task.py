@@ -8,6 +8,7 @@ finds its slice done. So it does not matter how often, where, or in which order 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from vedur import db as vdb
@@ -69,16 +70,13 @@ class LoadTask:
             return None
         leaf = QualifiedName(row.source_schema, row.source_name)
         piece = Slice(row.slice_nr, leaf, row.page_from, row.page_to)
-        source = open_source() if open_source else self.open_source()
-        self._require_same_file(source, piece)
-        out, into = self.table.copy_out(piece), self.table.copy_in
-        if self.table.rows is None:
-            pumped = pump(source, out, target, into, keep=open_source is not None)
-        else:
-            handed = HandedRows(
-                self.table.rows, self.table.columns, self.table.made, key=self.table.key
-            )
-            pumped = handed.pass_on(source, out, target, into, keep=open_source is not None)
+        with ExitStack() as own:
+            if open_source is None:
+                # closed here, whatever happens: its transaction would outlive an error that is kept
+                source = own.enter_context(closing(self.open_source()))
+            else:
+                source = open_source()
+            pumped = self._pump(source, target, piece, keep=open_source is not None)
         if self.table.partitions:
             words = [self.table.home, self.table.partitions]
             target.query(query("replay", "spread_rows"), words)
@@ -96,6 +94,19 @@ class LoadTask:
         )
         target.commit()
         return piece.nr, pumped
+
+    def _pump(
+        self, source: vdb.Database, target: vdb.Database, piece: Slice, *, keep: bool
+    ) -> Pumped:
+        """Bring the rows of a slice from one session to the other."""
+        self._require_same_file(source, piece)
+        out, into = self.table.copy_out(piece), self.table.copy_in
+        if self.table.rows is None:
+            return pump(source, out, target, into, keep=keep)
+        handed = HandedRows(
+            self.table.rows, self.table.columns, self.table.made, key=self.table.key
+        )
+        return handed.pass_on(source, out, target, into, keep=keep)
 
     def _require_same_file(self, source: vdb.Database, piece: Slice) -> None:
         """A rewrite writes rows that no older snapshot sees, or moves them to other pages.
@@ -132,9 +143,13 @@ class LoadTask:
             application_name=self.table.task_name,
             autocommit=True,
         )
-        source.without_timeouts().execute(_SESSION)
-        source.execute("begin isolation level repeatable read, read only")
-        source.execute(f"set transaction snapshot '{self.snapshot}'")
+        try:
+            source.without_timeouts().execute(_SESSION)
+            source.execute("begin isolation level repeatable read, read only")
+            source.execute(f"set transaction snapshot '{self.snapshot}'")
+        except BaseException:
+            source.close()
+            raise
         return source
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vedur.db import Database
-from vedur.errors import StateError
+from vedur.errors import DatabaseError, StateError
 from vedur.names import QualifiedName, parse_name, quote_ident, quote_literal
 from vedur.pipeline.compare.model import Pair
 from vedur.pipeline.repair.stage import Stage
 from vedur.sql import query
 from vedur.tables.match import read_columns
+
+_LOCK_NOT_AVAILABLE = "55P03"
 
 
 @dataclass(frozen=True)
@@ -31,9 +33,9 @@ class Repaired:
 class RepairTable:
     """What a repair writes of a table: columns by name on the provider and on the target.
 
-    `whole`: these are all columns of the target, so a row can be removed and brought again.
-    `collide`: rows can get into each other's way while they change. `repeats`: nothing keeps the
-    target from having a key twice.
+    `whole`: these are all columns of the target, so a row can be removed and brought again; `own`
+    are those that only the target has. `collide`: rows can get into each other's way while they
+    change. `repeats`: nothing keeps the target from having a key twice.
     """
 
     source_columns: tuple[str, ...]
@@ -42,6 +44,7 @@ class RepairTable:
     whole: bool
     collide: bool
     repeats: bool = False
+    own: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, db: Database, pair: Pair) -> RepairTable:
@@ -53,22 +56,17 @@ class RepairTable:
         pairs = [(s, t) for s, t in target_names.items() if t not in generated]
         names = [s for s, _ in pairs]
         key = {target_names[k] for k in pair.key_names}
-        whole = {t for _, t in pairs} | generated == {c.name for c in columns}
-        if pair.tree and not whole:
-            own = sorted({c.name for c in columns} - generated - {t for _, t in pairs})
-            raise StateError(
-                f'table "{pair.dest}" cannot be repaired: its rows are in partitions, to which a '
-                f'repair brings them anew, and column "{own[0]}" is only here: its values would be '
-                "lost; write the rows that differ on the provider once more instead"
-            )
+        written = {t for _, t in pairs} | generated
+        own = tuple(c.name for c in columns if c.name not in written)
         uniques, checked = _all_uniques(db, table)
         return cls(
             tuple(names),
             tuple(t for _, t in pairs),
             tuple(names.index(k) for k in pair.key_names),
-            whole,
+            not own,
             any(u != key for u in uniques),
             pair.tree or not any(u and u <= key for u in checked),
+            own,
         )
 
 
@@ -80,15 +78,26 @@ def _all_uniques(db: Database, table: QualifiedName) -> tuple[list[set[str]], li
 
 
 def apply(
-    db: Database, pair: Pair, table: RepairTable, stage: Stage, queue: str, tick: int
+    db: Database,
+    pair: Pair,
+    table: RepairTable,
+    stage: Stage,
+    queue: str,
+    tick: int,
+    lock_timeout: float,
 ) -> Repaired:
-    """Delete, update, insert inside the caller's transaction, whose role is replica."""
+    """Delete, update, insert inside the caller's transaction, whose role is replica.
+
+    `lock_timeout`: how many seconds to wait for locks that making a partition takes.
+    """
     filled = _fill(db, pair, table, stage, queue, tick)
     steps = ["repair_delete", "repair_changed", "repair_update", "repair_insert"]
-    if (table.collide or table.repeats) and table.whole:
+    if pair.tree and not table.whole:
+        steps[2] = "repair_move"
+    elif (table.collide or table.repeats) and table.whole:
         steps[2] = "repair_take_out"
     if pair.partitions is not None and not pair.tree:
-        _require_declared(db, pair, table, stage)
+        _make_declared(db, pair, table, stage, lock_timeout)
     for step in steps:
         db.execute(query("compare", step).format(**filled))
     if pair.partitions is not None and pair.tree:
@@ -98,22 +107,30 @@ def apply(
     return Repaired(counts.get("insert", 0), counts.get("update", 0), counts.get("delete", 0))
 
 
-def _require_declared(db: Database, pair: Pair, table: RepairTable, stage: Stage) -> None:
-    """Raise where rows of the stage need a declared partition that is not there: to make one waits
-    for all who read the table, and the comparison that found the rows is one of them."""
+def _make_declared(
+    db: Database, pair: Pair, table: RepairTable, stage: Stage, lock_timeout: float
+) -> None:
+    """Make declared partitions that rows of the stage need; raise where that waits for those who
+    read the table, since the comparison that found the rows is one of them."""
     target = pair.partitions
     assert target is not None and target.field is not None
     place = f"r.c{table.target_columns.index(target.field) + 1}"
     moment = db.value(query("replay", "part_moment"), [pair.dest, target.field, place])
     words = {"moment": moment, "period": quote_literal(target.period), "rows": stage.rows}
+    before = db.value(query("compare", "lock_timeout"))
+    db.value(query("compare", "set_lock_timeout"), [f"{lock_timeout}s"])
     for row in db.query(query("compare", "staged_moments").format(**words)):
-        found = [pair.dest, _words(pair), row.moment]
-        if db.value(query("compare", "no_partition"), found):
+        try:
+            db.query(query("replay", "make_partition"), [pair.dest, _words(pair), row.moment])
+        except DatabaseError as error:
+            if error.sqlstate != _LOCK_NOT_AVAILABLE:
+                raise
             raise StateError(
                 f'table "{pair.dest}" has no partition for rows of {row.moment}, which a repair '
-                "would bring: make the partition (select londiste.create_partition(...)), then run "
-                "repair again"
-            )
+                "would bring, and making it waits for those who read the table: make the partition "
+                "(select londiste.create_partition(...)), then run repair again"
+            ) from error
+    db.value(query("compare", "set_lock_timeout"), [before])
 
 
 def _words(pair: Pair) -> str:
@@ -146,12 +163,16 @@ def _fill(
         "row_key": ", ".join(s for _, s in keys),
         "differs": (
             "true"
-            if table.repeats and table.whole
+            if table.repeats and (table.whole or pair.tree)
             else f"row({old})::text is distinct from row({new})::text"
         ),
         "sets": ", ".join(f"{q} = {s}" for q, s in zip(quoted, staged, strict=True)),
         "columns": ", ".join(quoted),
         "values": new,
+        "own": ", ".join(quote_ident(c) for c in table.own),
+        "gone_own": ", ".join(f"g.{quote_ident(c)}" for c in table.own),
+        "gone_columns": ", ".join(f"g.{q}" for q, _ in keys),
+        "gone_match": " and ".join(f"g.{q} = {s}" for q, s in keys),
         "new_row": query("compare", "named_row").format(columns=named),
         "key": _key_text("t", keys),
         "gone_key": _key_text("g", keys),

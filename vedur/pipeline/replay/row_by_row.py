@@ -116,16 +116,16 @@ class RowWise:
         """The name in the set of an event's table."""
         return event.ev_extra1 or parse_type(event.ev_type).table or ""
 
-    @staticmethod
-    def empties(event: Event) -> bool:
-        """Is it a truncate?"""
-        return parse_type(event.ev_type).op == "R"
+    def empties(self, event: Event) -> bool:
+        """Is it a truncate, of a table that is here?"""
+        said = parse_type(event.ev_type)
+        return said.op == "R" and not _takes_all(self._spec(event, said))
 
     def key(self, event: Event) -> RowKey | None:
         """The row that an event is about, None where that cannot be told."""
         said = parse_type(event.ev_type)
-        if said.op == "R":
-            return None
+        if said.op == "R" or _takes_all(self._spec(event, said)):
+            return None  # where all events are passed on, they stay in order
         try:
             sets, where = self._decode(event, said)
         except StateError:
@@ -178,7 +178,8 @@ class RowWise:
         missing), text, parameters. None at all if it would change nothing."""
         said = parse_type(event.ev_type)
         spec = self._spec(event, said)
-        self._require(spec)
+        if not _takes_all(spec):
+            self._require(spec)
         if spec.calls is not None:
             tick = self.source.tick if event.tick is None and self.source else event.tick
             return [("p", *made) for made in spec.calls.statements(event, tick, spec.home)]
@@ -422,6 +423,11 @@ def _moment_of(db: Database, spec: TableSpec) -> str:
     words = [spec.home, spec.partitions.field, f"\x01::{kind}"]
     found = str(db.value(query("replay", "part_moment"), words))
     return found.replace("%", "%%").replace("\x01", "%s")
+
+
+def _takes_all(spec: TableSpec) -> bool:
+    """Are all of its events given to a handler, and is there no table here?"""
+    return spec.calls is not None and spec.calls.whole
 
 
 def _of_part(spec: TableSpec, part: str) -> TableSpec:

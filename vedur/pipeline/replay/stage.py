@@ -138,6 +138,7 @@ class SparkReplay:
                     "",
                     (),
                     snapshot=snapshot,
+                    home=table.dest,
                     chosen=None if table.columns is None else dict(table.columns),
                     operations=table.operations,
                     rows=table.rows,

@@ -58,3 +58,12 @@ where queue_name = %s
 -- name: lock_destination
 -- One command at a time adds a table of this name here, until the end of its transaction.
 select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('vedur.destination ' || %s, 0))
+
+-- name: queue_to_fill
+-- Is there a queue, and what is this node in the set that it belongs to?
+select exists (select from pgq.queue where queue_name = {queue}) as there,
+    (select n.node_type from pgq_node.node_info n where n.queue_name = {queue}) as node_type
+
+-- name: pass_event
+-- An event of one queue becomes one of another.
+select pgq.insert_event_raw(%s, null, %s::timestamptz, null, null, %s, %s, %s, %s, %s, %s)

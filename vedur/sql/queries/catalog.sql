@@ -263,6 +263,32 @@ where n.nspname = %s
   and i.indpred is null
   and i.indexprs is null
 
+-- name: no_unique_key
+-- A partitioned table that cannot have a unique index over some columns (given in order of their names), because it
+-- is partitioned by others: how it is partitioned, and whether an index begins with these columns. No row otherwise.
+select pg_catalog.pg_get_partkeydef(c.oid) as partition_key,
+       exists (select
+               from pg_catalog.pg_index i
+               where i.indrelid = c.oid
+                 and i.indisvalid
+                 and i.indpred is null
+                 and i.indnkeyatts >= pg_catalog.cardinality(k.names)
+                 and array(select a.attname::text
+                           from pg_catalog.unnest(i.indkey::int2[]) with ordinality x(attnum, nr)
+                                join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum = x.attnum
+                           where x.nr <= pg_catalog.cardinality(k.names)
+                           order by 1) = k.names) as served
+from (select %s::text[] as names) k,
+     pg_catalog.pg_class c
+     join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+     join pg_catalog.pg_partitioned_table p on p.partrelid = c.oid
+where n.nspname = %s
+  and c.relname = %s
+  and exists (select
+              from pg_catalog.unnest(p.partattrs::int2[]) x(attnum)
+                   left join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum = x.attnum and x.attnum > 0
+              where not coalesce(a.attname::text = any (k.names), false))
+
 -- name: table_indexes
 -- Indexes that no constraint owns.
 select i.relname as name,

@@ -77,9 +77,13 @@ order by 1
 -- The periods that rows of the stage are in.
 select distinct date_trunc({period}, {moment})::text as moment from {rows} r order by 1
 
--- name: no_partition
--- Is the partition of a moment missing?
-select londiste.find_table_oid(vedur.partition_name(%s, %s::jsonb, %s::timestamp)) is null
+-- name: lock_timeout
+-- How long statements wait for a lock.
+select pg_catalog.current_setting('lock_timeout')
+
+-- name: set_lock_timeout
+-- Another such time for the rest of this transaction.
+select pg_catalog.set_config('lock_timeout', %s, true)
 
 -- name: page_range
 -- The condition of one slice.
@@ -387,6 +391,24 @@ where {row_match} and {differs}
 delete from {only} {dest} as t
 using (select distinct on ({row_key}) * from {rows} r) r
 where {row_match} and {differs}
+
+-- name: repair_move
+-- The same for a table with columns of its own, whose rows go on to the tables that inherit from it: what only
+-- the target has of a row stays with it. Of a key that is there twice, the row in the newer table counts.
+with gone as (
+    delete from {only} {dest} as t
+    using (select distinct on ({row_key}) * from {rows} r) r
+    where {row_match} and {differs}
+    returning t.ctid as vedur_place, t.tableoid as vedur_home, t.*
+), kept as (
+    select distinct on ({gone_columns}) g.*
+    from gone g
+    order by {gone_columns}, g.vedur_home desc, g.vedur_place desc
+)
+insert into {dest} as t ({columns}, {own}) overriding system value
+select {values}, {gone_own}
+from (select distinct on ({row_key}) * from {rows} r) r
+join kept g on {gone_match}
 
 -- name: repair_insert
 -- Rows that the target lacks. Those that were taken out are in the log already.

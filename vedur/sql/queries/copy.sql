@@ -374,11 +374,6 @@ select pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended('vedur.c
 -- Take them in hand until the session ends.
 select pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended('vedur.copies ' || %s, 0))
 
--- name: notice_dead_peer
--- The session of a worker whose machine has gone ends after a minute, and its lock with it.
-set tcp_keepalives_idle = 30; set tcp_keepalives_interval = 10; set tcp_keepalives_count = 3;
-set tcp_user_timeout = 60000
-
 -- name: hold_table
 -- What tells one registration of a table, and one step of its copy, from the next. The lock lets
 -- tasks of a copy look at the row, and nobody change it.

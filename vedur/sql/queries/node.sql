@@ -158,6 +158,11 @@ where q.queue_name = %s
     and pg_catalog.octet_length(q.queue_name) < 7900
     and exists (select from pgq.tick t where t.tick_queue = q.queue_id)
 
+-- name: notice_dead_peer
+-- The session of a worker or a command whose machine has gone ends after a minute, and its lock with it.
+set tcp_keepalives_idle = 30; set tcp_keepalives_interval = 10; set tcp_keepalives_count = 3;
+set tcp_user_timeout = 60000
+
 -- name: lock_move
 -- One change of a node's provider at a time; the lock belongs to the session.
 select pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended('vedur.move ' || %s, 0))

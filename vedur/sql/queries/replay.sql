@@ -438,6 +438,14 @@ select vedur.spread_rows(%s, %s::jsonb)
 -- The time zone that partitions are cut by.
 select vedur.partition_zone()
 
+-- name: may_make_partitions
+-- May the role of this session make partitions of a table?
+select current_user as role, pg_catalog.pg_has_role(c.relowner, 'USAGE') as owns,
+    pg_catalog.has_schema_privilege(n.oid, 'CREATE') as creates
+from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where n.nspname = %s and c.relname = %s
+
 -- name: zone_is_steady
 -- Does each of its hours come once?
 select vedur.partition_zone_is_steady()

@@ -225,7 +225,7 @@ class Copying(Generic[PlanT]):
 
     def _is_left_alone(self, target: Database, table: TableInfo) -> bool:
         """Read whether its handler copies nothing; then it is in sync as it is, and marked so."""
-        if table.mapping.applies:
+        if table.mapping.copies:
             return False
         change_table_state(target, self.setup.queue, table, None, State.OK.value)
         return True

@@ -59,7 +59,7 @@ class Ownership:
         if not target.value(query("copy", "copies_free"), [self.setup.queue]):
             return False
         holder = self.setup.connect()
-        holder.execute(query("copy", "notice_dead_peer"))
+        holder.execute(query("node", "notice_dead_peer"))
         if not holder.value(query("copy", "own_copies"), [self.setup.queue]):
             holder.close()
             return False

@@ -6,7 +6,8 @@ returns text
 language plpgsql
 as $$
 -- ----------------------------------------------------------------------
--- Find the partition that a moment belongs to; make it if it is not there.
+-- Find the partition that a moment belongs to; make it if it is not there. A table that is declared partitioned may
+-- have one with a name of its own.
 --
 -- Parameters:
 --     i_parent    the table, not quoted
@@ -24,10 +25,12 @@ declare
     _period text := i_how ->> 'period';
     _moment timestamp := date_trunc(_period, i_moment);
     _before text := current_setting('timezone');
-    _inherits boolean := i_how ->> 'field' is not null or i_how ->> 'retention' is not null
-        or i_how ->> 'template' is null
-            and replace(i_how ->> 'function', '"', '') = 'londiste.create_partition';
+    _usual boolean := i_how ->> 'template' is null
+        and replace(i_how ->> 'function', '"', '') = 'londiste.create_partition';
+    _inherits boolean := i_how ->> 'field' is not null or i_how ->> 'retention' is not null or _usual;
+    _declared boolean := i_how ->> 'field' is not null and londiste.find_rel_oid(i_parent, 'p') is not null;
     _zoned boolean;
+    _there text;
     _words jsonb;
     _statement text;
 begin
@@ -51,7 +54,13 @@ begin
     elsif londiste.find_table_oid(_name) is null then
         -- One creator at a time, as in londiste.create_partition.
         perform pg_advisory_xact_lock(hashtext('vedur.make_partition'), hashtext(i_parent));
-        if londiste.find_table_oid(_name) is null then
+        if _declared then
+            _there := vedur.find_partition(i_parent, i_how ->> 'field', _moment);
+        end if;
+        if _there is not null then
+            _name := _there;
+            _part := londiste.quote_fqname(_name);
+        elsif londiste.find_table_oid(_name) is null then
             if i_how ->> 'retention' is not null and coalesce((i_how ->> 'drop')::boolean, true) then
                 perform londiste.drop_obsolete_partitions(
                     i_parent, (i_how ->> 'retention')::interval, _period);
@@ -74,6 +83,8 @@ begin
             _statement := vedur.partition_text(i_how ->> 'template', _words);
             if _statement is not null then
                 execute _statement;
+            elsif _usual and _declared then
+                perform vedur.attach_partition(i_parent, _name, _moment::timestamptz, _period);
             else
                 execute 'select ' || (i_how ->> 'function') || '($1, $2, $3, $4, $5, $6)'
                 using i_parent, _name, i_how ->> 'keys', i_how ->> 'field', _moment::timestamptz, _period;

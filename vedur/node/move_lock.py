@@ -1,0 +1,24 @@
+"""One command at a time moves a node: a lock of its session, which ends with that."""
+
+from __future__ import annotations
+
+import contextlib
+
+from vedur.db import Database
+from vedur.errors import DatabaseError
+from vedur.sql import query
+
+
+def try_lock_move(db: Database, queue: str) -> bool:
+    """Take the lock of a node, unless another session has it; one whose machine has gone loses it
+    after a minute."""
+    db.execute(query("node", "notice_dead_peer"))
+    return bool(db.value(query("node", "lock_move"), [queue]))
+
+
+def unlock_move(db: Database, queue: str) -> None:
+    """Give the lock back. A session that is lost has none any more, and that is no error of the
+    command: what it did, or what was in its way, has been said."""
+    if not db.closed:
+        with contextlib.suppress(DatabaseError):
+            db.value(query("node", "unlock_move"), [queue])
