@@ -95,7 +95,8 @@ PART = re.compile(f"<!-- test: the first server is (killed|started) -->|{harness
 
 def follow(page: Path, versions: tuple[int, int], servers: Servers, tmp_path: Path) -> int:
     """Do what the page says; the number of its commands."""
-    first = servers.private(versions[0])
+    # one page kills the first, and goes on with what it had committed
+    first = servers.private(versions[0], synchronous_commit="on")
     second = servers.private(versions[1])
     ports = {"5501": str(first.port), "5502": str(second.port)}
 

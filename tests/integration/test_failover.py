@@ -418,6 +418,19 @@ def test_a_node_that_is_silent_must_be_named(make_chain: MakeChain) -> None:
             assert chain["n2"].db.value("select vedur.is_root()")
 
 
+def test_a_node_that_is_back_is_asked_although_it_is_tagged(make_chain: MakeChain) -> None:
+    """It may have more than all others, and the tag is of an earlier failover."""
+    chain = make_bank(make_chain, 2, leaf=False)
+    add_node(chain, "n3", NodeType.BRANCH, "n1")
+    tag = "select * from pgq_node.register_location(%s, 'n3', null, true)"
+    chain["n2"].db.query(tag, [QUEUE])
+    with gone(chain, "n1"):
+        said = r'"n3" is tagged as dead, and answers.*run "tag-alive n3".*--dead'
+        with pytest.raises(StateError, match=said):
+            move(chain, "n1", "n2", dead_root=True)
+        assert not chain["n2"].db.value("select vedur.is_root()")
+
+
 @pytest.mark.draw("takeovers")
 def test_a_branch_is_gone(make_chain: MakeChain) -> None:
     chain = make_bank(make_chain, 2, leaf=False)

@@ -230,6 +230,7 @@ COMMANDS = [
     ["leaf", "change-location", "root", "{}"],
     ["leaf", "change-location", "leaf", "{}"],
     ["leaf", "rejoin", "--limit={}"],
+    ["leaf", "rejoin", "--provider={}"],
     ["leaf", "rejoin", "--max-wait={}"],
     ["leaf", "resurrect", "--limit={}"],
     ["leaf", "resurrect", "--timeout={}"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,9 @@ import pytest
 from tests.labs.chain import Chain
 from tests.labs.pair import QUEUE
 from vedur.clock import SYSTEM
+from vedur.errors import StateError
 from vedur.node.info import NodeType, get_node_info
+from vedur.ops import create_node as ops_create
 from vedur.ops.change_provider import change_provider
 from vedur.ops.drop_node import drop_node
 from vedur.ops.rename_node import rename_node
@@ -107,3 +110,38 @@ def test_a_branch_moves_with_the_leaf_below_it_and_is_dropped(make_chain: MakeCh
     assert chain.require_same("t")
     assert chain.require_queues()
     assert chain.nodes[1].kind is NodeType.BRANCH
+
+
+def test_a_new_node_of_an_old_name_waits_until_its_branch_has_forgotten_that(
+    make_chain: MakeChain, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The branch would take the new node for the old one, and end its subscription."""
+    caplog.set_level(logging.INFO, "vedur")
+    chain = make_chain(3)  # n1 root, n2 branch, n3 leaf
+    chain.catch_up()
+    with chain["n1"].session() as session:
+        drop_node(session, "n3")
+    chain.nodes.pop().close()
+    monkeypatch.setattr(ops_create, "FORGET_WAIT", 0.0)
+    said = r'provider "n2", at tick \d+, has not read yet that an earlier node "n3" left the set'
+    with pytest.raises(StateError, match=said):
+        chain.add("n3", NodeType.LEAF, chain.make_db(), provider="n2")
+    subscribers = "select node_name from pgq_node.get_subscriber_info(%s)"
+    assert chain["n2"].db.query(subscribers, [QUEUE]) == []
+
+    class Works(logging.Handler):
+        """The branch comes up as soon as somebody waits for it."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            if "Waiting until 'n2' has read that 'n3' left" in record.getMessage():
+                chain.catch_up("n2")
+
+    monkeypatch.setattr(ops_create, "FORGET_WAIT", 60.0)
+    handler = Works()
+    logging.getLogger("vedur").addHandler(handler)
+    try:
+        chain.add("n3", NodeType.LEAF, chain.make_db(), provider="n2")
+    finally:
+        logging.getLogger("vedur").removeHandler(handler)
+    chain.catch_up()
+    assert [row.node_name for row in chain["n2"].db.query(subscribers, [QUEUE])] == ["n3"]

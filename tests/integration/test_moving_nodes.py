@@ -15,12 +15,16 @@ from vedur import failpoint
 from vedur.clock import SystemClock
 from vedur.daemon import PidFile
 from vedur.errors import StateError, UsageError
+from vedur.node.plan import plan_move
 from vedur.node.position import get_applied_tick
-from vedur.ops.change_provider import change_provider
+from vedur.node.takeover import require_no_moves
+from vedur.ops.change_provider import change_provider, run_move
 from vedur.ops.drop_node import drop_node
+from vedur.ops.members import read_members
 from vedur.ops.move_position import MoveTo, move_position
 from vedur.ops.pause import pause, resume
 from vedur.ops.rename_node import rename_node
+from vedur.ops.session import Session
 from vedur.ops.tag_node import tag_alive, tag_dead
 from vedur.ops.wait_sync import wait_provider
 
@@ -67,7 +71,7 @@ def test_a_node_moves_to_a_branch_and_back(tree: Tree, caplog: pytest.LogCapture
     assert tree.subscribers("src") == {"mid": tick, "dst": tick}
 
 
-POINTS = ["paused", "subscribed", "changed", "resumed", "unsubscribed"]
+POINTS = ["paused", "subscribed", "changed", "untagged", "resumed", "unsubscribed"]
 
 
 @pytest.mark.draw(1)
@@ -79,11 +83,8 @@ def test_a_move_that_is_killed_is_finished_by_the_next_run(tree: Tree, point: st
     )
     with tree.workers():
         tree.killed("dst", f"provider.{point}", command)
-        if point in ("paused", "subscribed", "changed"):
+        if point in ("paused", "subscribed", "changed", "untagged"):
             assert tree.info("dst").attrs["move_provider"] == "mid"
-        if point in ("paused", "subscribed"):
-            with pytest.raises(StateError, match=r'move of "dst" to "mid".*was interrupted'):
-                change_provider(tree.sessions["dst"], "low")
         if point == "unsubscribed":
             with pytest.raises(StateError, match="has already 'mid'"):
                 change_provider(tree.sessions["dst"], "mid")
@@ -94,6 +95,129 @@ def test_a_move_that_is_killed_is_finished_by_the_next_run(tree: Tree, point: st
     assert tree.info("dst").attrs == {}
     assert tree.subscribers("mid") == {"low": tick, "dst": tick}
     assert tree.subscribers("src") == {"mid": tick}
+
+
+MOVE_TO_MID = (
+    "from vedur.ops.change_provider import change_provider; change_provider(session, 'mid')"
+)
+
+
+@pytest.mark.draw(1)
+@pytest.mark.parametrize("target", ["other", "same", "given up"])
+@pytest.mark.parametrize("point", ["paused", "subscribed", "changed"])
+def test_a_move_that_is_killed_does_not_need_the_node_that_it_led_to(
+    tree: Tree, caplog: pytest.LogCaptureFixture, point: str, target: str
+) -> None:
+    tick = branches(tree)
+    tree.add("side", "branch")
+    with tree.workers():
+        tree.killed("dst", f"provider.{point}", MOVE_TO_MID)
+        assert tree.paused("dst")
+        with pytest.raises(StateError, match=r"to finish it, or with another --provider; resume"):
+            require_no_moves(read_members(tree.sessions["dst"]).members, ["dst"])
+        if target == "given up":
+            resume(tree.sessions["dst"])
+            assert tree.provider("dst") == ("mid" if point == "changed" else "src")
+        else:  # mid is gone
+            for name in ("src", "dst", "low", "side"):
+                tree.dbs[name].execute(
+                    "update pgq_node.node_location set node_location = %s where node_name = 'mid'",
+                    [NOWHERE],
+                )
+            provider = "side" if target == "other" else "src"
+            change_provider(tree.sessions["dst"], provider)
+            assert tree.provider("dst") == provider
+            assert tree.subscribers(provider)["dst"] == tick
+            assert "'mid' may keep a subscription of 'dst'" in caplog.text
+    assert tree.info("dst").attrs == {}
+    assert not tree.paused("dst")
+    require_no_moves(read_members(tree.sessions["dst"]).members, ["dst"])
+
+
+def test_a_move_that_is_led_elsewhere_ends_what_the_first_one_had_begun(tree: Tree) -> None:
+    tick = branches(tree)
+    with tree.workers():
+        tree.killed("dst", "provider.subscribed", MOVE_TO_MID)
+        assert tree.subscribers("mid") == {"low": tick, "dst": tick}
+        change_provider(tree.sessions["dst"], "low")
+    assert tree.subscribers("low") == {"dst": tick}
+    assert tree.subscribers("mid") == {"low": tick}
+    assert tree.subscribers("src") == {"mid": tick}
+    assert (tree.paused("dst"), tree.info("dst").attrs) == (False, {})
+
+
+def test_a_node_that_is_renamed_is_renamed_in_a_move_that_was_killed(tree: Tree) -> None:
+    ours(tree)
+    with tree.workers():
+        tree.killed("dst", "provider.paused", MOVE_TO_MID)
+        tree.dbs["src"].execute(
+            "select pgq_node.set_node_attrs(%s, 'takeover_to=mid&takeover_epoch=e')", [QUEUE]
+        )
+        rename_node(tree.sessions["src"], "mid", "middle")
+        assert tree.info("dst").attrs["move_provider"] == "middle"
+        assert tree.info("src").attrs == {"takeover_to": "middle", "takeover_epoch": "e"}
+        change_provider(tree.sessions["dst"], "middle")
+    assert tree.provider("dst") == "middle"
+    assert (tree.paused("dst"), tree.info("dst").attrs) == (False, {})
+
+
+def two_arms(tree: Tree) -> None:
+    """Two branches below the root, each with a branch of its own."""
+    for name, above in (("b", "src"), ("e", "b"), ("c", "src"), ("d", "c")):
+        tree.add(name, "branch", above)
+    tree.everybody_reaches(tree.tick())
+
+
+@pytest.mark.parametrize(("first", "second"), [("c", "b"), ("d", "e")])
+def test_two_moves_at_once_make_no_ring(tree: Tree, first: str, second: str) -> None:
+    """b goes below c, or below the branch of c; c goes below b, or below the branch of b."""
+    two_arms(tree)
+    refused: list[str] = []
+
+    def hook(name: str) -> None:
+        if name == "provider.subscribed":
+            failpoint.set_hook(None)
+            settings = tree.sessions["c"].settings
+            with Session(settings) as other, pytest.raises(StateError) as error:
+                change_provider(other, second, max_wait=5)
+            refused.append(error.value.message)
+
+    failpoint.set_hook(hook)
+    try:
+        with tree.workers():
+            change_provider(tree.sessions["b"], first)
+    finally:
+        failpoint.set_hook(None)
+    assert "another command moves node" in refused[0]
+    assert (tree.provider("b"), tree.provider("c")) == (first, "src")
+    assert tree.info("c").attrs == {}
+
+
+def test_a_plan_that_is_out_of_date_makes_no_ring(tree: Tree) -> None:
+    two_arms(tree)
+    view = read_members(tree.sessions["c"])
+    below, again = (plan_move(view.members, "c", name) for name in ("e", "b"))
+    with tree.workers():
+        change_provider(tree.sessions["b"], "d")
+        for move in (below, again):
+            with pytest.raises(StateError, match="is below"):
+                run_move(tree.sessions["c"], view, move)
+        assert (tree.provider("c"), tree.info("c").attrs) == ("src", {})
+        change_provider(tree.sessions["e"], "src")
+        change_provider(tree.sessions["c"], "e")
+        with pytest.raises(StateError, match="was moved meanwhile"):
+            run_move(tree.sessions["c"], view, below)
+
+
+def test_a_node_that_is_back_is_no_longer_tagged_as_dead(tree: Tree) -> None:
+    """Others have tagged it while it was away; it does not know that."""
+    branches(tree)
+    for name in ("src", "mid", "low"):
+        tree.dbs[name].execute("select pgq_node.register_location(%s, 'dst', null, true)", [QUEUE])
+    with tree.workers():
+        change_provider(tree.sessions["dst"], "mid")
+    for name in tree.dbs:
+        assert not any(tree.members(name).values()), name
 
 
 @pytest.mark.parametrize("point", ["paused", "subscribed", "changed"])

@@ -251,6 +251,34 @@ def test_a_rotation_after_the_transaction_began_hides_nothing(
     assert either.require_equal(ticks.ids[:-1]) == 2
 
 
+def test_a_rotation_after_the_transaction_began_leaves_ticks_ahead_of_a_consumer(
+    either: Cascade, connect: Connect
+) -> None:
+    """Rotation goes by the oldest transaction of each tick, which must not go back."""
+    fill(either, 1)
+    either.forward()
+    call(either.branch, "pgq_node.set_global_watermark", either.queue, either.top(either.branch))
+    fill(either, 2)
+    ticks = either.stage_range(either.read_range())
+    worker = connect(either.branch)
+    begin_with_number(worker)
+    assert either.rotate(either.branch)
+    either.publish(ticks, worker)
+    call(worker, "pgq_node.set_consumer_completed", either.queue, "w2", ticks.ids[-1])
+    worker.commit()
+    either.branch.execute(f"truncate {either.stage}")
+    oldest = "select array_agg(txid_snapshot_xmin(tick_snapshot) order by tick_id) from pgq.tick"
+    found = either.branch.value(oldest)
+    assert found == sorted(found)
+    fill(either, 1)
+    last = either.forward().ids[-1]
+    move(either, either.branch, "c", ticks.ids[1])
+    call(either.branch, "pgq_node.set_global_watermark", either.queue, ticks.ids[1])
+    assert either.rotate(either.branch)
+    assert either.ticks(either.branch) == [*ticks.ids[1:], last]
+    assert either.require_equal(ticks.ids[1:]) == 4
+
+
 def test_rotation_waits_for_a_batch_and_finds_its_numbers(
     either: Cascade, connect: Connect
 ) -> None:
@@ -300,6 +328,9 @@ def test_snapshots_list_who_is_running_and_end_behind_their_number(db: vdb.Datab
         *["20:90:20,30,70", "20:90:20,30,70"],
     ]
     assert db.value(text, ["5:5:", "20:90:20,30", [None, None]]) == ["20:90:20,30"] * 2
+    # the server's xmin is the transaction that asks, which sees itself
+    assert db.value(text, ["5:5:", "7:90:70", [25, 80]]) == ["26:26:", "70:90:70"]
+    assert db.value(text, ["5:5:", "7:90:", [25, 80]]) == ["26:26:", "90:90:"]
     # 32 bits of it are never 0, and the server takes no such snapshot
     wrap, later = (1 << 32) - 1, f"{(1 << 32) + 9}:{(1 << 32) + 9}:"
     assert db.value(text, ["5:5:", later, [wrap - 1, wrap, wrap + 5]]) == [

@@ -258,7 +258,10 @@ COMMANDS: tuple[Command, ...] = (
         "switched and resumed, and its old subscription ends. An error, an interrupt or a worker "
         "that does not answer (--max-wait) changes nothing and leaves no worker paused. "
         'After a kill "status" shows move_provider among the attributes of the node: '
-        "run the same command again, it finishes what was begun.\n\n"
+        "run the same command again, it finishes what was begun, or name another provider if that "
+        'one is gone; "resume" gives the move up.\n\n'
+        "A node that has applied ticks which the new provider never had is refused, though that "
+        'has ticks of the same numbers: "rejoin --provider" makes its tables equal there.\n\n'
         "--consumer moves a consumer beside the worker that keeps its position on the node. A "
         "provider that is gone is named with --dead, or tagged as dead before (tag-dead).",
         options=(
@@ -425,11 +428,14 @@ COMMANDS: tuple[Command, ...] = (
         "every table is compared and repaired: rows that differ are written, and rows that "
         "only this node has are removed; vedur.repair_log keeps them. Until a table is equal "
         "its state is None, so wait-sync waits for it. Tables without a key are copied by the "
-        "worker, which must be running. If the command is ended in the middle, run it again.",
+        "worker, which must be running. If the command is ended in the middle, run it again.\n\n"
+        "With --provider a leaf reads from another node from then on: its own is gone, or is of "
+        "the history that is lost, and change-provider refuses because ticks do not fit.",
         options=(
             option("--apply", help="do it"),
             option("--copy", help="copy all tables again instead of repairing them"),
             option("--force", help="compare and repair although the position fits"),
+            option("--provider", help="read from this node from now on", metavar="NODE"),
             option(
                 "--limit",
                 help="name at most this many rows of a table (default 10)",

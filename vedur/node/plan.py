@@ -159,6 +159,9 @@ def plan_move(members: Members, node: str, provider: str) -> Move:
             f"({', '.join(mine.copies[:5])}): nothing is changed; run wait-sync first"
         )
     old = [n for n in parents_of(members, node) if n != provider]
+    begun = members.get(mine.attrs.get(MOVE_PROVIDER, ""))
+    if begun is not None and not begun.answers and begun.name != provider:
+        old.append(begun.name)  # a move there was interrupted: it may keep a subscription
     return _plan(mine, mine.worker, mine.provider, mine.tick, provider, tuple(old))
 
 
@@ -173,8 +176,9 @@ def plan_consumer_move(
             "run wait-sync"
         )
     _require_provider(members, node, provider, itself=True)
-    old = (reads_from,) if reads_from != provider else ()
-    return _plan(mine, consumer, reads_from, tick, provider, old)
+    begun = mine.attrs.get(MOVE_PROVIDER) if mine.attrs.get(MOVE_CONSUMER) == consumer else None
+    old = [n for n in dict.fromkeys((reads_from, begun)) if n and n != provider]
+    return _plan(mine, consumer, reads_from, tick, provider, tuple(old))
 
 
 def _require_provider(members: Members, node: str, provider: str, *, itself: bool = False) -> None:
@@ -200,18 +204,26 @@ def _plan(
 ) -> Move:
     if tick is None:
         raise StateError(f'node "{mine.name}" has no position')
-    begun = (mine.attrs.get(MOVE_CONSUMER), mine.attrs.get(MOVE_PROVIDER))
-    if begun[0] is not None and begun != (consumer, provider):
-        raise StateError(
-            f'a move of "{begun[0]}" to "{begun[1]}" on node "{mine.name}" was interrupted: run '
-            f"change-provider --node={mine.name} --consumer={begun[0]} --provider={begun[1]} again "
-            "to finish it"
-        )
+    begun = mine.attrs.get(MOVE_CONSUMER)
+    # one of the same consumer is led elsewhere: the node that it was to read from may be gone
+    if begun is not None and begun != consumer:
+        raise StateError(f"{interrupted(mine)}; nothing is changed")
     resume = mine.attrs.get(MOVE_RESUME) == "1"
     move = Move(mine.name, consumer, provider, reads_from != provider, tick, resume, old)
-    if move.done and begun[0] is None:
+    if move.done and begun is None:
         raise StateError(f"node '{mine.name}' has already '{provider}' as provider")
     return move
+
+
+def interrupted(mine: Member) -> str:
+    """Say which move of a node was begun, and how it is finished, led elsewhere or given up."""
+    consumer, provider = mine.attrs.get(MOVE_CONSUMER), mine.attrs.get(MOVE_PROVIDER)
+    command = f"change-provider --node={mine.name} --consumer={consumer}"
+    return (
+        f'a move of "{consumer}" to "{provider}" on node "{mine.name}" was interrupted: run '
+        f"{command} --provider={provider} again to finish it, or with another --provider; "
+        f"resume --node={mine.name} --consumer={consumer} gives it up"
+    )
 
 
 def tick_is_missing(new: Member, tick: int) -> str:

@@ -47,6 +47,12 @@ class AppliedTick:
             of_branch or self.snapshot == other.snapshot
         )
 
+    def same_elsewhere(self, other: AppliedTick) -> bool:
+        """Are these the same tick of the root, on two providers? Whoever passes a tick on keeps its
+        number and its time. Event numbers may differ: a branch of upstream's worker notes that of
+        the last event it has read."""
+        return (self.id, self.time) == (other.id, other.time)
+
 
 @dataclass(frozen=True)
 class Place:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
 from vedur.db import Database
 from vedur.db.contract import Answer, command
-from vedur.node.info import NodeType
+from vedur.node.info import NodeType, get_node_info
+from vedur.node.plan import MOVE_CONSUMER, MOVE_PROVIDER, MOVE_RESUME
+from vedur.sql import query
 
 
 def register_location(
@@ -71,3 +76,31 @@ def unregister_subscriber(db: Database, queue: str, name: str, *, node: str = ""
 def set_node_attrs(db: Database, queue: str, attrs: str | None, *, quiet: bool = False) -> Answer:
     """Store the urlencoded attributes of the local node."""
     return command(db, "pgq_node.set_node_attrs", queue, attrs, quiet=quiet)
+
+
+def set_move_note(db: Database, queue: str, note: Mapping[str, str] | None) -> None:
+    """Write down on a node which move of its consumer is under way, or that none is."""
+    info = get_node_info(db, queue)
+    attrs = {} if info is None else dict(info.attrs)
+    for key in (MOVE_CONSUMER, MOVE_PROVIDER, MOVE_RESUME):
+        attrs.pop(key, None)
+    attrs |= note or {}
+    set_node_attrs(db, queue, urlencode(attrs) or None, quiet=True)
+
+
+def is_told_to_forget(root: Database, queue: str, name: str, tick: int) -> bool:
+    """Tell whether a node at a tick has yet to read that an earlier node of a name left the set: it
+    would take a new one for that, and end its subscription."""
+    row = root.one(query("node", "snapshot_of_tick"), [tick, queue])
+    if row is None or row.snapshot is None:
+        return False
+    text = query("node", "told_to_forget").format(events=row.events)
+    return bool(root.value(text, {"snapshot": row.snapshot, "name": name}))
+
+
+def untag(db: Database, queue: str, name: str, *, node: str = "") -> bool:
+    """Take the tag "dead" from a member that is back; a root tells everybody. True if it had it."""
+    if not db.value(query("worker", "is_tagged_dead"), [queue, name]):
+        return False
+    register_location(db, queue, name, None, False, node=node, quiet=True)
+    return True

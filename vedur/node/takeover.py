@@ -22,6 +22,7 @@ from vedur.node.plan import (
     Member,
     Members,
     children_of,
+    interrupted,
     parents_of,
     path_up,
     require_member,
@@ -137,12 +138,8 @@ def movable(members: Members, old: str, new: str) -> list[str]:
 def require_no_moves(members: Members, names: Collection[str]) -> None:
     """Raise where a change of a provider was begun and not finished."""
     for name in names:
-        consumer = members[name].attrs.get(MOVE_CONSUMER)
-        if consumer is not None:
-            raise StateError(
-                f'a move of "{consumer}" on node "{name}" was interrupted: run change-provider '
-                "again to finish it; nothing is changed"
-            )
+        if MOVE_CONSUMER in members[name].attrs:
+            raise StateError(f"{interrupted(members[name])}; nothing is changed")
 
 
 @dataclass(frozen=True)

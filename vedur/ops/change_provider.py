@@ -9,42 +9,55 @@ Everything is looked at first (`vedur/node/plan.py`); then come steps that can b
                  where to, is noted in the attributes of the node in the same transaction
     subscribe    at the position, on the new provider
     switch       the node itself, with the position locked
+    untag        the node, where it was tagged as dead: it is back
     resume       the consumer, and the note goes in the same transaction
     unsubscribe  on the old provider
 
 An error or an interrupt resumes the consumer. After a kill the note is left, `status` shows it, and
-the same command again finishes what was begun.
+the same command again finishes what was begun; another provider may be named instead, as the first
+one may be gone, and `resume` gives the move up.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from urllib.parse import urlencode
+from contextlib import ExitStack, contextmanager
 
 from vedur.db import Database
 from vedur.errors import DatabaseError, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.log import mask
+from vedur.node.epoch import read_reigns
+from vedur.node.history import KnownTick, explain_deposed, explain_other, will_learn
 from vedur.node.info import get_node_info, get_subscriber_info
 from vedur.node.move_lock import try_lock_move, unlock_move
 from vedur.node.plan import (
     MOVE_CONSUMER,
     MOVE_PROVIDER,
     MOVE_RESUME,
+    Member,
     Move,
     plan_consumer_move,
     plan_move,
     require_member,
     tick_is_missing,
 )
-from vedur.node.position import complete_tick, get_tick, keeps_ticks, lock_position, read_position
+from vedur.node.position import (
+    AppliedTick,
+    complete_tick,
+    get_applied_tick,
+    get_tick,
+    keeps_ticks,
+    lock_position,
+    read_position,
+)
 from vedur.node.setup import (
     register_location,
     register_subscriber,
-    set_node_attrs,
+    set_move_note,
     unregister_subscriber,
+    untag,
 )
 from vedur.node.state import change_consumer_provider, set_consumer_paused
 from vedur.ops.create_node import require_serving
@@ -90,9 +103,14 @@ def run_move(session: Session, view: SetView, move: Move, max_wait: float = MAX_
     mine = require_member(view.members, move.node)
     db = view.databases[move.node]
     mover = _Mover(session, view, move, db, worker=move.consumer == mine.worker)
-    with _one_at_a_time(db, session.queue, move.node):
+    with ExitStack() as stack:
+        stack.enter_context(_one_at_a_time(db, session.queue, move.node))
+        _require_unmoved(db, session.queue, mine)
         if move.switch:
+            if mover.is_worker and mine.type != "leaf":
+                _hold_path(stack, session.queue, view, move)
             mover.switch(max_wait)
+        mover.untag()
         mover.resume(max_wait)
         mover.unsubscribe()
     log.info(
@@ -113,6 +131,43 @@ def _one_at_a_time(db: Database, queue: str, node: str) -> Iterator[None]:
         yield
     finally:
         unlock_move(db, queue)
+
+
+def _require_unmoved(db: Database, queue: str, mine: Member) -> None:
+    """Raise if another move of the node has ended since the plan was made."""
+    info = get_node_info(db, queue)
+    notes = [
+        [attrs.get(key) for key in (MOVE_CONSUMER, MOVE_PROVIDER, MOVE_RESUME)]
+        for attrs in (mine.attrs, info.attrs if info else {})
+    ]
+    reads_from = None if info is None or info.is_root else info.provider_node
+    if reads_from != mine.provider or notes[0] != notes[1]:
+        raise StateError(f'node "{mine.name}" was moved meanwhile: run the command again')
+
+
+def _hold_path(stack: ExitStack, queue: str, view: SetView, move: Move) -> None:
+    """Keep the nodes from the new provider up to the root where they are until the move ends: two
+    moves that are planned at the same time must not make a ring. Raises where the moved node is one
+    of them by now. Moves to the same provider do not keep each other out."""
+    path = [move.node]
+    name: str | None = move.provider
+    while name is not None and name in view.databases:
+        db = view.databases[name]
+        path.append(name)
+        if not db.value(query("node", "hold_place"), [queue]):
+            raise StateError(f'another command moves node "{name}" just now: wait for it to end')
+        stack.callback(_release_place, db, queue)
+        info = get_node_info(db, queue)
+        name = None if info is None or info.is_root else info.provider_node
+        if name in path:
+            raise StateError(
+                f'node "{move.provider}" is below "{move.node}" now: nothing is changed'
+            )
+
+
+def _release_place(db: Database, queue: str) -> None:
+    if not db.closed:
+        db.value(query("node", "release_place"), [queue])
 
 
 class _Mover:
@@ -138,7 +193,9 @@ class _Mover:
         if above is None:
             raise StateError(f'node "{self.move.provider}" is not initialized')
         require_serving(self.new, above)
+        self._find_tick()  # of another reign: the tick that would be waited for is another one
         self._wait_for_tick(self.tick, max_wait)
+        self._find_tick()
         subscribed = False
         try:
             self._pause(max_wait)
@@ -167,12 +224,19 @@ class _Mover:
         while True:
             # in this order: a tick that comes in between is seen, and is not taken for a hole
             new = read_member(self.new, self.queue, self.move.provider)
-            if get_tick(self.new, self.queue, tick, self.move.provider) is not None:
+            has_it = get_tick(self.new, self.queue, tick, self.move.provider) is not None
+            deposed = self._is_deposed(new)
+            if has_it and not deposed:
                 return
-            if missing := tick_is_missing(new, tick):
+            if missing := "" if has_it else tick_is_missing(new, tick):
                 raise StateError(missing)
             now = self.clock.monotonic()
-            behind = new.last_tick is not None and new.last_tick < tick
+            if deposed and (now >= deadline or not self._will_learn(new)):
+                raise StateError(
+                    f'node "{new.name}" {deposed}: nothing is changed; choose another node, or run '
+                    "it again when it has read of that"
+                )
+            behind = deposed or (new.last_tick is not None and new.last_tick < tick)
             if not behind or now >= deadline:
                 raise StateError(
                     f'node "{new.name}" does not have tick {tick}, which the node has applied (it '
@@ -185,6 +249,48 @@ class _Mover:
                 said = now + _SAY_EVERY
             self.clock.sleep(_PERIOD)
 
+    def _is_deposed(self, new: Member) -> str:
+        mine, theirs = (read_reigns(db, self.queue) for db in (self.db, self.new))
+        return explain_deposed(mine, theirs, self.tick)
+
+    def _will_learn(self, new: Member) -> bool:
+        return will_learn(read_reigns(self.db, self.queue), new.last_tick)
+
+    def _find_tick(self) -> AppliedTick | None:
+        """Read the new provider's tick of the position; raises where it is not the one that the
+        node has applied. Numbers alone do not tell: see `vedur/node/history.py`."""
+        move = self.move
+        mine, theirs = (read_reigns(db, self.queue) for db in (self.db, self.new))
+        found = get_tick(self.new, self.queue, self.tick, move.provider)
+        applied = None
+        if self.is_worker and keeps_ticks(self.db):
+            applied = get_applied_tick(self.db, self.queue, move.consumer)
+        other = explain_other(mine, theirs, self.tick, self._known(applied), self._known(found))
+        if other:
+            raise StateError(
+                f'tick {self.tick} of node "{move.provider}" is not the tick {self.tick} that node '
+                f'"{move.node}" has applied: {other}; nothing is changed: {self._way_out()}'
+            )
+        return found
+
+    def _known(self, tick: AppliedTick | None) -> KnownTick | None:
+        """Add whose tick it is; a node of which nothing is known may be a branch."""
+        if tick is None:
+            return None
+        member = self.view.members.get(tick.provider)
+        return KnownTick(tick, of_branch=member is None or not member.is_root)
+
+    def _way_out(self) -> str:
+        if self.view.members[self.move.node].type == "branch":
+            return (
+                'run "resurrect" on it after a failover; else let the nodes below it read from '
+                "others (rejoin --provider), drop-node it and create it again"
+            )
+        return (
+            f'run "rejoin --provider={self.move.provider}" on it, it says what it would do to make '
+            "the tables equal"
+        )
+
     def _pause(self, max_wait: float) -> None:
         """Pause the consumer unless it is; note that, and what for, in the same transaction.
 
@@ -194,7 +300,7 @@ class _Mover:
         with self.db.transaction():
             paused = self.db.value(query("node", "consumer_paused"), [self.queue, move.consumer])
             self._to_resume = move.resume or not paused
-            self._set_note({
+            set_move_note(self.db, self.queue, {
                 MOVE_CONSUMER: move.consumer,
                 MOVE_PROVIDER: move.provider,
                 MOVE_RESUME: "1" if self._to_resume else "0",
@@ -210,14 +316,6 @@ class _Mover:
                 f"{error.message}: nothing is changed, and it is not paused; if it does not run, "
                 "start it, then run the same command again"
             ) from error
-
-    def _set_note(self, note: dict[str, str] | None) -> None:
-        info = get_node_info(self.db, self.queue)
-        attrs = {} if info is None else dict(info.attrs)
-        for key in (MOVE_CONSUMER, MOVE_PROVIDER, MOVE_RESUME):
-            attrs.pop(key, None)
-        attrs |= note or {}
-        set_node_attrs(self.db, self.queue, urlencode(attrs) or None, quiet=True)
 
     def _subscribe(self) -> bool:
         """Subscribe at the position; a subscription that an earlier run has left is replaced."""
@@ -261,16 +359,16 @@ class _Mover:
                 self.db, self.queue, move.consumer, move.provider, node=self._prefix
             )
             if self.is_worker and keeps_ticks(self.db):
-                applied = get_tick(self.new, self.queue, self.tick, move.provider)
-                if applied is not None:
-                    complete_tick(self.db, self.queue, move.consumer, applied, silent=True)
+                found = self._find_tick()
+                if found is not None:
+                    complete_tick(self.db, self.queue, move.consumer, found, silent=True)
 
     def _undo(self, subscribed: bool) -> None:
         """Let the consumer go on, at its old provider unless the switch was done; nothing waits
         for its answer."""
         try:
             with self.db.transaction():
-                self._set_note(None)
+                set_move_note(self.db, self.queue, None)
                 if self._to_resume:
                     set_consumer_paused(self.db, self.queue, self.move.consumer, False)
         except VedurError as error:
@@ -286,12 +384,28 @@ class _Mover:
 
     # -- afterwards -----------------------------------------------------------------------------
 
+    def untag(self) -> None:
+        """Tell all nodes that this one is alive, where it was tagged as dead: nobody would ask it
+        before the next failover, and it may have the most."""
+        if not self.is_worker:
+            return
+        for name, db in self.view.databases.items():
+            try:
+                if untag(db, self.queue, self.move.node, node=self.view.prefix(name)):
+                    log.info("'%s' knows that '%s' is alive", name, self.move.node)
+            except DatabaseError as error:
+                log.warning(
+                    "Node '%s' failure: %s: run tag-alive %s", name, mask(error.message),
+                    self.move.node,
+                )  # fmt: skip
+        reach("provider.untagged")
+
     def resume(self, max_wait: float = MAX_WAIT) -> None:
         """Let the consumer go on unless an operator has paused it, and remove the note. One that
         does not answer is named: it goes on at the new provider when it runs."""
         move = self.move
         with self.db.transaction():
-            self._set_note(None)
+            set_move_note(self.db, self.queue, None)
             if self._to_resume:
                 set_consumer_paused(self.db, self.queue, move.consumer, False, node=self._prefix)
         reach("provider.resumed")

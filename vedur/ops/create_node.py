@@ -51,6 +51,7 @@ from vedur.node.info import (
 from vedur.node.position import AppliedTick, complete_tick, forget_position, keeps_ticks
 from vedur.node.setup import create_node as create
 from vedur.node.setup import (
+    is_told_to_forget,
     register_location,
     register_subscriber,
     set_node_attrs,
@@ -62,6 +63,10 @@ from vedur.ops.sync_lists import record_sequences, record_tables
 from vedur.sql import query
 
 log = logging.getLogger(__name__)
+
+#: Seconds that a provider which has yet to read of an earlier node of a name is waited for.
+FORGET_WAIT = 60.0
+_PERIOD = 0.2
 
 _NO_MERGE = (
     "--merge is not supported yet: nothing would be written to the combined queue. "
@@ -188,6 +193,8 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
     provider = session.remote(node.provider, "provider_db")
     provider_info = _provider_info(provider, queue)
     require_serving(provider, provider_info)
+    if not provider_info.is_root:
+        _wait_until_forgotten(session, root, provider, node.name)
     register_location(root, queue, node.name, node.location)
     start = fresh_tick(provider, queue, provider_info, session.clock)
     reach("create.ticked")
@@ -225,6 +232,28 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
             record_tables(session.settings, db, tables)
             record_sequences(session.settings, db, sequences)
         reach("create.subscribed")
+
+
+def _wait_until_forgotten(session: Session, root: Database, provider: Database, name: str) -> None:
+    """Wait until a branch has read that an earlier node of the name left the set: it would end the
+    subscription of the new one when it does."""
+    deadline = session.clock.monotonic() + FORGET_WAIT
+    said = False
+    while True:
+        info = _provider_info(provider, session.queue)
+        tick = int(info.worker_last_tick or 0)
+        if not is_told_to_forget(root, session.queue, name, tick):
+            return
+        if session.clock.monotonic() >= deadline:
+            raise StateError(
+                f'provider "{info.node_name}", at tick {tick}, has not read yet that an earlier '
+                f'node "{name}" left the set: nothing is changed; see that its worker runs, and '
+                "run it again when it has, or choose another provider or another name"
+            )
+        if not said:
+            log.info("Waiting until '%s' has read that '%s' left the set", info.node_name, name)
+            said = True
+        session.clock.sleep(_PERIOD)
 
 
 def _end_subscription(provider: Database, queue: str, name: str) -> None:

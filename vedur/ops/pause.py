@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 from vedur.db import Database
 from vedur.errors import StateError
 from vedur.node.info import ConsumerInfo, get_consumer_info, get_node_info
+from vedur.node.plan import MOVE_CONSUMER
+from vedur.node.setup import set_move_note
 from vedur.node.state import set_consumer_paused
 from vedur.ops.members import find_consumer, read_members
 from vedur.ops.session import Session
+from vedur.sql import query
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +33,7 @@ def pause(session: Session, *, node: str | None = None, consumer: str | None = N
 
 
 def resume(session: Session, *, node: str | None = None, consumer: str | None = None) -> None:
-    """Let a consumer go on, and wait until it does."""
+    """Let a consumer go on, and wait until it does; a move of it that was killed is given up."""
     _set(session, False, node, consumer)
 
 
@@ -40,8 +45,37 @@ def _set(session: Session, paused: bool, node: str | None, consumer: str | None)
     remote = name != local.node_name
     db = session.node(name) if remote else session.db
     consumer = consumer or worker_of(db, session.queue)
-    set_consumer_paused(db, session.queue, consumer, paused, node=name if remote else "")
+    prefix = name if remote else ""
+    with ExitStack() as stack:
+        if not paused and _is_moved(db, session.queue, consumer):
+            stack.enter_context(_given_up(db, session.queue, name))
+        set_consumer_paused(db, session.queue, consumer, paused, node=prefix)
     wait_accepted(session, db, name, consumer, paused=paused)
+
+
+def _is_moved(db: Database, queue: str, consumer: str) -> bool:
+    info = get_node_info(db, queue)
+    return info is not None and info.attrs.get(MOVE_CONSUMER) == consumer
+
+
+@contextmanager
+def _given_up(db: Database, queue: str, node: str) -> Iterator[None]:
+    """Remove the note of a move that was killed, in the transaction of what is done meanwhile; a
+    move that is under way ends by itself."""
+    if not db.value(query("node", "lock_move"), [queue]):
+        raise StateError(f'another command moves node "{node}" just now: wait for it to end')
+    try:
+        with db.transaction():
+            set_move_note(db, queue, None)
+            yield
+        log.warning(
+            "A move of node '%s' was interrupted, and is given up: see by status that no other "
+            "node keeps a subscription of it",
+            node,
+        )
+    finally:
+        if not db.closed:
+            db.value(query("node", "unlock_move"), [queue])
 
 
 def worker_of(db: Database, queue: str) -> str:

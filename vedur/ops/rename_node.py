@@ -18,8 +18,13 @@ from vedur.db.contract import command
 from vedur.errors import StateError
 from vedur.failpoint import reach
 from vedur.node.info import SYNC_WATERMARK, get_node_info
-from vedur.node.plan import children_of, parents_of, plan_rename
-from vedur.node.setup import register_location, set_node_attrs, unregister_location
+from vedur.node.plan import MOVE_PROVIDER, TAKEOVER_TO, children_of, parents_of, plan_rename
+from vedur.node.setup import (
+    is_told_to_forget,
+    register_location,
+    set_node_attrs,
+    unregister_location,
+)
 from vedur.ops.members import SetView, read_members
 from vedur.ops.session import Session
 from vedur.sql import query
@@ -58,19 +63,13 @@ def rename_node(session: Session, old: str, new: str) -> None:
 
 
 def _require_forgotten(view: SetView, queue: str, new: str) -> None:
-    """Raise while a node has yet to read that an earlier node of the new name left the set: it
-    would take the renamed one for that, and end its subscription."""
+    """Raise while a node has yet to read that an earlier node of the new name left the set."""
     behind = {m.name: m.tick for m in view.members.values() if m.tick is not None and not m.is_root}
     root = next((m.name for m in view.members.values() if m.is_root), None)
     if root is None or not behind:
         return
     first = min(behind, key=lambda name: behind[name])
-    db = view.databases[root]
-    row = db.one(query("node", "snapshot_of_tick"), [behind[first], queue])
-    if row is None or row.snapshot is None:
-        return
-    text = query("node", "told_to_forget").format(events=row.events)
-    if db.value(text, {"snapshot": row.snapshot, "name": new}):
+    if is_told_to_forget(view.databases[root], queue, new, behind[first] or 0):
         raise StateError(
             f'not every node has read yet that an earlier node "{new}" left the set ("{first}" is '
             f"at tick {behind[first]}): nothing is changed; run it again when they have"
@@ -92,13 +91,19 @@ def _require_ours(view: SetView, old: str, new: str, ours: set[str]) -> None:
 
 
 def _rename_in_attrs(db: Database, queue: str, old: str, new: str) -> None:
-    """Put the new name into `sync_watermark`, which names nodes that hold each other's queues."""
+    """Put the new name into attributes that name nodes: whose queues are held, and where a move or
+    a takeover that was interrupted leads."""
     info = get_node_info(db, queue)
-    names = info.attrs.get(SYNC_WATERMARK, "").split(",") if info is not None else []
-    if info is None or old not in names:
-        return
-    renamed = ",".join(new if name == old else name for name in names)
-    set_node_attrs(db, queue, urlencode({**info.attrs, SYNC_WATERMARK: renamed}), quiet=True)
+    attrs = {} if info is None else info.attrs
+    renamed = dict(attrs)
+    if SYNC_WATERMARK in attrs:
+        names = attrs[SYNC_WATERMARK].split(",")
+        renamed[SYNC_WATERMARK] = ",".join(new if name == old else name for name in names)
+    for key in (MOVE_PROVIDER, TAKEOVER_TO):
+        if attrs.get(key) == old:
+            renamed[key] = new
+    if renamed != attrs:
+        set_node_attrs(db, queue, urlencode(renamed), quiet=True)
 
 
 def _rename_copy_node(db: Database, queue: str, old: str, new: str) -> None:

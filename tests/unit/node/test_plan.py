@@ -58,7 +58,22 @@ def test_a_move_and_what_is_left_of_it() -> None:
     # killed before it
     nodes = tree(member("d", "leaf", "c", attrs=noted))
     assert plan_move(nodes, "d", "b").resume
-    with pytest.raises(StateError, match=r'move of "w_d" to "b" on node "d" was interrupted'):
+    move = plan_move(nodes, "d", "r")  # led elsewhere
+    assert (move.switch, move.resume, move.old) == (True, True, ("c",))
+    move = plan_move(nodes, "d", "c")  # or given up
+    assert (move.switch, move.resume, move.old) == (False, True, ())
+    # where it was to go to is gone, and may keep a subscription; or it was dropped
+    move = plan_move({**nodes, "b": GONE}, "d", "r")
+    assert (move.switch, move.resume, move.old) == (True, True, ("c", "b"))
+    dropped = {name: each for name, each in nodes.items() if name != "b"}
+    assert plan_move(dropped, "d", "r").old == ("c",)
+    assert plan_consumer_move(nodes, "d", "w_d", "c", 9, "r").old == ("c", "b")
+    other = {"move_consumer": "audit", "move_provider": "b", "move_resume": "1"}
+    nodes = tree(member("d", "leaf", "c", attrs=other))
+    said = (
+        r'move of "audit" to "b" on node "d" was interrupted.*another --provider; resume --node=d'
+    )
+    with pytest.raises(StateError, match=said):
         plan_move(nodes, "d", "r")
     with pytest.raises(StateError, match="already 'c'"):
         plan_move(tree(), "d", "c")

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from vedur.change.snapshot import Snapshot
+from vedur.node.epoch import Match
 from vedur.node.position import AppliedTick, Counter, Fit, Place, is_lost, judge, lost
 from vedur.ops.rejoin.plan import Found, Way, make_plan
 
@@ -77,6 +78,13 @@ def test_plan(what: Found, way: Way, why: str) -> None:
     assert plan.way is way
     assert why in plan.why
     assert make_plan(what, force=True).way is Way.REPAIR
+
+
+@pytest.mark.parametrize("match", [Match.AHEAD, Match.FORKED])
+def test_a_node_of_another_reign_is_repaired_although_positions_fit(match: Match) -> None:
+    plan = make_plan(replace(found(TICK, place(13), TICK), match=match))
+    assert plan.way is Way.REPAIR
+    assert "root" in plan.why
 
 
 def test_messages_name_the_command() -> None:

@@ -1,7 +1,7 @@
 """What `rejoin` finds and decides: how the positions fit, and the least work that mends it. Pure
 but for `read_plan`.
 
-    position fits                                  nothing to do
+    position and reigns fit                        nothing to do
     the provider has the very tick that this
     node has applied                               the consumer goes to that tick; nothing is lost
     anything else                                  a new tick, and every table is made equal
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from vedur.db import Database
+from vedur.node.epoch import Match, match_reigns, read_reigns
 from vedur.node.info import NodeInfo, NodeType
 from vedur.node.position import (
     AppliedTick,
@@ -47,6 +48,7 @@ class Found:
     first: int | None
     last: int | None
     of_branch: bool = False  # the provider is a branch
+    match: Match = Match.SAME  # of the reigns that both know
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ def read_found(
     if applied is not None and applied.id != here:
         applied = None
     ends = provider.one(query("rejoin", "ticks"), [queue])
+    mine, theirs = (read_reigns(side, queue) for side in (db, provider))
     return Found(
         here,
         applied,
@@ -75,6 +78,7 @@ def read_found(
         ends.first,
         ends.last,
         above is not None and above.node_type is NodeType.BRANCH,
+        match_reigns(mine, theirs, here),
     )
 
 
@@ -87,6 +91,8 @@ def make_plan(found: Found, *, force: bool = False) -> Plan:
     )
     if force:
         return Plan(Way.REPAIR, "asked for with --force")
+    if found.match in (Match.AHEAD, Match.FORKED):
+        return Plan(Way.REPAIR, _why_other_reign(found))
     if found.place is not None:
         fit = judge(found.here, found.applied, found.place, of_branch=found.of_branch)
         if fit in (Fit.SAME, Fit.COMMITTED):
@@ -98,6 +104,18 @@ def make_plan(found: Found, *, force: bool = False) -> Plan:
             "event after it",
         )
     return Plan(Way.REPAIR, _why_repair(found))
+
+
+def _why_other_reign(found: Found) -> str:
+    if found.match is Match.FORKED:
+        return (
+            "this node and the provider follow different roots: what this node has applied is of a "
+            "history that the provider does not have"
+        )
+    return (
+        f"this node has applied tick {found.here} of an earlier root, and the root that the "
+        "provider follows took over before that tick"
+    )
 
 
 def _why_repair(found: Found) -> str:

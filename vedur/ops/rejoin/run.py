@@ -22,29 +22,36 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from vedur.catalog.rejoin import get_rejoin_tables
 from vedur.catalog.tables import TableInfo
-from vedur.errors import ConnectError, StateError, VedurError
+from vedur.errors import ConnectError, DatabaseError, StateError, VedurError
 from vedur.failpoint import reach
+from vedur.log import mask
 from vedur.node.epoch import Match, explain, match_reigns, read_reigns, replace_reigns
 from vedur.node.fresh_tick import fresh_tick
-from vedur.node.info import NodeType, get_node_info, get_subscriber_info, has_schema
+from vedur.node.info import NodeInfo, NodeType, get_node_info, get_subscriber_info, has_schema
 from vedur.node.moment import as_they_are
 from vedur.node.position import (
     AppliedTick,
     complete_tick,
+    get_applied_tick,
     get_counter,
     keeps_ticks,
     lock_position,
     wake_worker,
 )
-from vedur.node.setup import register_location, register_subscriber
-from vedur.node.state import set_consumer_completed
+from vedur.node.setup import (
+    register_location,
+    register_subscriber,
+    unregister_subscriber,
+    untag,
+)
+from vedur.node.state import change_consumer_provider, set_consumer_completed
 from vedur.ops.compare_tables import make_nodes, pair_at_one_moment, plan_pair
-from vedur.ops.rejoin.plan import Plan, Way, make_plan, read_found
+from vedur.ops.rejoin.plan import Found, Plan, Way, make_plan, read_found
 from vedur.ops.rejoin.tables import (
     RejoiningNode,
     forgotten_tables,
@@ -74,6 +81,7 @@ class RejoinOptions:
     force: bool = False
     limit: int = 10
     max_wait: float = 120.0
+    provider: str | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +112,8 @@ def rejoin(session: Session, options: RejoinOptions, spark: SparkSession | None 
     if counter.behind:
         raise counter.error(node.above.node_name)
     found = read_found(node.db, node.provider, node.queue, node.info, node.above)
+    if node.left is not None:
+        found = _found_elsewhere(node, found, options)
     plan = make_plan(found, force=options.force)
     if node.info.node_type is NodeType.BRANCH:
         _require_no_hole(node, plan)
@@ -126,6 +136,8 @@ def rejoin(session: Session, options: RejoinOptions, spark: SparkSession | None 
         tick, copied, forgotten = _begin_anew(node, options)
     if plan.way is not Way.NOTHING:
         _move_consumer(node, tick)
+    if node.left is not None:
+        _end_subscription(node, node.left)
     done, left = repair_all(node, options, spark)
     result = Rejoined(plan.way, plan.why, True, tick, tuple(done), copied, forgotten, left)
     _conclude(node, result)
@@ -139,6 +151,9 @@ def _open(session: Session, options: RejoinOptions) -> RejoiningNode:
     info = session.require_node()
     if info.is_root:
         raise StateError(f'node "{info.node_name}" is the root: it reads from nobody')
+    left = None
+    if options.provider not in (None, info.provider_node):
+        left, info = info.provider_node, _at_provider(session, info, str(options.provider))
     if not keeps_ticks(session.db):
         raise StateError(
             "schema vedur of this database is of an earlier version, or the role of the ini may "
@@ -155,15 +170,47 @@ def _open(session: Session, options: RejoinOptions) -> RejoiningNode:
     if above.node_type is NodeType.LEAF:
         raise StateError(f'provider "{above.node_name}" is a leaf: nobody can read from it')
     nodes = make_nodes(session, info, force=True, max_wait=options.max_wait)
-    return RejoiningNode(session, info, provider, above, nodes)
+    return RejoiningNode(session, info, provider, above, nodes, left)
+
+
+def _at_provider(session: Session, info: NodeInfo, name: str) -> NodeInfo:
+    """Describe the node as if it read from another provider already."""
+    if name == info.node_name:
+        raise StateError("cannot subscribe to itself")
+    members = {member.node_name: member for member in session.members()}
+    if name not in members:
+        raise StateError(f"Unknown node: {name}")
+    if members[name].dead:
+        raise StateError(f'node "{name}" is tagged as dead: if it is back, run "tag-alive {name}"')
+    return replace(info, provider_node=name, provider_location=members[name].node_location)
+
+
+def _found_elsewhere(node: RejoiningNode, found: Found, options: RejoinOptions) -> Found:
+    """Complete what is found at a provider that the node does not read from yet: the tick that it
+    has applied is another one's, and a place there is none of it. Raises if the tick fits: then no
+    table has to be touched."""
+    applied = get_applied_tick(node.db, node.queue, node.worker)
+    if applied is not None and applied.id != found.here:
+        applied = None
+    known = applied is not None and found.tick is not None and applied.same_elsewhere(found.tick)
+    if known and found.match is Match.SAME and not options.force:
+        raise StateError(
+            f'tick {found.here} of node "{node.above.node_name}" is the tick that this node has '
+            "applied: nothing is changed; run change-provider "
+            f"--provider={node.above.node_name}, which touches no table"
+        )
+    return replace(found, applied=applied, place=None)
 
 
 def _require_reign(node: RejoiningNode) -> None:
     """Refuse a provider that was deposed: the node would follow it out of the set."""
     mine, theirs = (read_reigns(db, node.queue) for db in (node.db, node.provider))
     position = int(node.info.worker_last_tick or 0)
-    if match_reigns(mine, theirs, position) is Match.BEHIND:
-        raise explain(Match.BEHIND, mine, theirs, position, node.above.node_name)
+    match = match_reigns(mine, theirs, position)
+    # the queue of a branch holds what is lost: resurrect keeps it
+    ahead = match is Match.AHEAD and node.info.node_type is NodeType.BRANCH
+    if match is Match.BEHIND or ahead:
+        raise explain(match, mine, theirs, position, node.above.node_name)
 
 
 def _require_no_hole(node: RejoiningNode, plan: Plan) -> None:
@@ -281,6 +328,8 @@ def _begin_anew(
         names = [table.table_name for table in repair]
         take_in_hand(db, queue, node.worker, names, copied)
         replace_reigns(db, node.provider, queue)
+        if node.left is not None:
+            change_consumer_provider(db, queue, node.worker, node.above.node_name)
         complete_tick(db, queue, node.worker, tick)
     reach("rejoin.placed")
     for name in forgotten:
@@ -304,9 +353,31 @@ def _move_consumer(node: RejoiningNode, tick: int) -> None:
             here = {member.node_name: member for member in node.session.members()}[name]
             register_location(provider, queue, name, here.node_location, here.dead)
             register_subscriber(provider, queue, name, node.worker, tick)
+        tagged = untag(provider, queue, name)
+    if tagged and not node.above.is_root:
+        root, _ = node.session.root(node.info.provider_location or "")
+        untag(root, queue, name)  # which tells everybody
     reach("rejoin.moved")
     log.info('Consumer "%s" on "%s" stands at tick %s', node.worker, node.above.node_name, tick)
     wake_worker(provider, queue)
+
+
+def _end_subscription(node: RejoiningNode, name: str) -> None:
+    """End the subscription at the provider that the node has left; one that does not answer is
+    named."""
+    try:
+        old = node.session.node(name)
+        if node.info.node_name in [i.node_name for i in get_subscriber_info(old, node.queue)]:
+            unregister_subscriber(old, node.queue, node.info.node_name, node=name)
+    except (DatabaseError, StateError) as error:
+        log.warning(
+            "Node '%s' may keep a subscription of '%s', which holds back its queue (%s): run "
+            "change-provider --provider=%s when it answers, or drop-node it",
+            name,
+            node.info.node_name,
+            mask(error.message),
+            node.above.node_name,
+        )
 
 
 def _conclude(node: RejoiningNode, result: Rejoined) -> None:

@@ -59,13 +59,14 @@ class HowToRepair(Protocol):
 
 @dataclass
 class RejoiningNode:
-    """The node and its provider."""
+    """The node and its provider; `left` is the one that it has read from before, if another."""
 
     session: Session
     info: NodeInfo
     provider: Database
     above: NodeInfo
     nodes: Nodes
+    left: str | None = None
 
     @property
     def db(self) -> Database:

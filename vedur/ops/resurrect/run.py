@@ -42,6 +42,7 @@ from vedur.node.move_lock import try_lock_move, unlock_move
 from vedur.node.position import (
     AppliedTick,
     complete_tick,
+    get_place,
     get_tick,
     keeps_ticks,
     lock_position,
@@ -327,8 +328,13 @@ def _subscribe(session: Session, view: SetView, root: str) -> int:
         if view.local not in known:
             register_location(new, queue, mine.node_name, mine.node_location, False, quiet=True)
             register_subscriber(new, queue, view.local, info.worker_name or "", tick, node=root)
-        elif new.value(query("worker", "is_tagged_dead"), [queue, view.local]):
-            register_location(new, queue, mine.node_name, mine.node_location, False, quiet=True)
+        else:
+            if new.value(query("worker", "is_tagged_dead"), [queue, view.local]):
+                register_location(new, queue, mine.node_name, mine.node_location, False, quiet=True)
+            place = get_place(new, queue, info.worker_name or "", tick)
+            if place is not None and place.last > tick:  # of the history that is lost
+                for consumer in (info.worker_name, f".{view.local}.watermark"):
+                    new.value(query("node", "register_consumer_at"), [queue, consumer, tick])
     # after that: the place here keeps now what the gravestone has kept
     for name in _keepers(session, view, grave):
         view.databases[name].value(query("node", "unregister_consumer"), [queue, grave])

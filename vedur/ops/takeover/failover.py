@@ -72,6 +72,7 @@ def fail_over(
         _require_begun(session, view, old, new)
         plan = _rest(session, view, old, new, dead)
     else:
+        _require_tags(session, view, dead, options)
         plan = plan_failover(view.members, old, new, dead)
         _require_fit(session, view, new, options)
     for line in numbered(failover_steps(plan)):
@@ -142,6 +143,22 @@ def _require_gone(session: Session, view: SetView, old: str, options: TakeoverOp
             f'node "{old}" answers, so it is not dead: nothing is changed; run the takeover '
             "without --dead-root or --dead-branch, which loses nothing, or stop its server first"
         )
+
+
+def _require_tags(
+    session: Session, view: SetView, dead: tuple[str, ...], options: TakeoverOptions
+) -> None:
+    """Raise if a node answers that was tagged as dead before: it is back, and may have the most."""
+    for name, location in view.locations.items():
+        if not location.dead or name in dead:
+            continue
+        try:
+            _require_gone(session, view, name, options)
+        except StateError:
+            raise StateError(
+                f'node "{name}" is tagged as dead, and answers: nothing is changed; run "tag-alive '
+                f'{name}" if it is back, so that it is asked how far it is, or name it with --dead'
+            ) from None
 
 
 def _require_begun(session: Session, view: SetView, old: str, new: str) -> None:

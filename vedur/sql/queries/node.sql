@@ -171,6 +171,14 @@ select pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended('vedur.move '
 -- Give it back.
 select pg_catalog.pg_advisory_unlock(pg_catalog.hashtextextended('vedur.move ' || %s, 0))
 
+-- name: hold_place
+-- Let no change of this node's provider begin; who holds it keeps out only those.
+select pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('vedur.move ' || %s, 0))
+
+-- name: release_place
+-- Give it back.
+select pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('vedur.move ' || %s, 0))
+
 -- name: consumer_paused
 -- Has an operator, or a move, paused a consumer of this node?
 select paused from pgq_node.local_state where queue_name = %s and consumer_name = %s

@@ -12,9 +12,12 @@ as $$
 --
 -- Parameters:
 --     i_newest        snapshot of the newest tick that is there
---     i_now           snapshot of now; it sees all numbers
+--     i_now           snapshot of now; it sees all numbers, and that of the transaction which passes them on
 --     i_numbers       of each new tick the number that its events have; null for a tick without events
--- Returns: the snapshots; that of a tick without events is the one before it, and from the last tick with events on it is i_now
+-- Returns: the snapshots; that of a tick without events is the one before it, and from the last tick with events on it sees what
+--     i_now sees. Their xmin is the oldest transaction that they do not see, and never goes back from one tick to the next. That of
+--     i_now is the transaction of the batch, which may have begun before a rotation: rotation would take the tick for an old one
+--     and delete it ahead of its consumers.
 -- Writes: nothing
 -- Raises: nothing
 -- ----------------------------------------------------------------------
@@ -28,17 +31,15 @@ begin
     from unnest(i_numbers) with ordinality as n (number, nr)
     where number is not null;
     for _nr in 1 .. cardinality(i_numbers) loop
-        if _nr >= _last then
-            _snapshot := i_now;
-        elsif i_numbers[_nr] is not null then
+        if _nr >= _last or i_numbers[_nr] is not null then
+            _xmax := case when _nr >= _last then txid_snapshot_xmax(i_now) else i_numbers[_nr] + 1 end;
             -- The server counts from 4294967295 to 4294967299: the lowest 32 bits are never 0, 1 or 2.
-            _xmax := i_numbers[_nr] + 1;
             _xmax := _xmax + greatest(3 - _xmax % 4294967296, 0);
             select (coalesce(min(x.txid), _xmax) || ':' || _xmax || ':'
                 || coalesce(string_agg(x.txid::text, ',' order by x.txid), ''))::txid_snapshot
             into _snapshot
             from txid_snapshot_xip(i_now) as x (txid)
-            where x.txid <= i_numbers[_nr];
+            where x.txid < _xmax;
         end if;
         _snapshots := _snapshots || _snapshot;
     end loop;
