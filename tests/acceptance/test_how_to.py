@@ -28,7 +28,7 @@ PAGES = ROOT / "docs" / "how-to"
     [
         ("first-pair", 15),
         ("upgrade", 25),
-        ("failover", 35),
+        ("failover", 32),
         ("subset", 15),
         ("repair", 15),
         ("change-tables", 25),
