@@ -159,6 +159,17 @@ def fail_over_once(at: int, chain: Chain, killed: Server) -> None:
         assert all(kept[k] >= bank.done[k] for k in bank.done), (at, kept, bank.done)
         require_lost_is_the_difference(chain, n1.db, survived, kept)
     n1.close()
+    chain.close()
+    for node in (n1, *chain.nodes):
+        drop_database(node.db)
+
+
+def drop_database(db: Database) -> None:
+    """Remove a database: the connections of a hundred would be too many for a server."""
+    name = db.value("select current_database()")
+    db.close()
+    with connect(f"{db.connstr} dbname=postgres", autocommit=True) as admin:
+        admin.execute(f"drop database {name} with (force)")
 
 
 def require_lost_is_the_difference(

@@ -26,6 +26,7 @@ from tests.torture.rig import LEAF, MID, ROOT
 from tests.torture.steps import REACH, TITLES, choose, meanwhile, with_command
 from vedur.demo.lab import QUEUE
 from vedur.failpoint import POINTS
+from vedur.ops.takeover.verify import Verdict
 
 #: Steps of a takeover that are reached where something is not as usual; see `register`.
 FAILOVER = ("tagged", "caught_up_from", "failed_over", "orphan_led", "pointed")
@@ -83,9 +84,12 @@ def _takeover(old: str, new: str, *more: str) -> tuple[str, ...]:
 
 
 def _again(c: Cycle, ini: str, *words: str) -> None:
-    """The same command until it is done; it says why when it is not."""
+    """The same command until it is done; it says why when it is not. A takeover is done with a leaf
+    that is left because it has applied more: rejoin is its way."""
     deadline = time.monotonic() + _DONE
     while (done := c.rig.command(ini, *words)).code != 0:
+        if done.code == int(Verdict.NODES_LEFT) and "has applied more" in done.err:
+            return
         if "Traceback" in done.err:
             raise checks.Failed(f"{' '.join(words)}: {done.err}")
         if time.monotonic() > deadline:
