@@ -18,7 +18,6 @@ from tests.labs.handlers import KEY, UseHandlers, set_handler, use_handlers
 from tests.labs.in_process import quick_leaf, without_spark
 from tests.labs.leaf import Leaf
 from tests.labs.pair import QUEUE
-from vedur.config import LondisteSettings
 from vedur.db import Database
 from vedur.errors import StateError, UsageError
 from vedur.handlers.obfuscate import Obfuscate
@@ -145,9 +144,7 @@ def test_copies_and_changes_are_masked_and_nothing_leaks(
     lab.leaf.execute(MASKED)
     insert(lab.root, *range(1, 60))
     lab.root.execute("select londiste.local_add_table(%s, 'public.people')", [QUEUE])
-    with Session(
-        LondisteSettings(db=lab.leaf.connstr, queue_name=QUEUE, job_name="leaf")
-    ) as session:
+    with lab.session() as session:
         add_table(session, AddTable(tables=["people"], handler="obfuscate"))
         lab.start()
         lab.wait_ok()
@@ -316,9 +313,7 @@ def test_other_rules_stop_until_the_table_is_copied_anew(
     lab.leaf.execute(MASKED)
     insert(lab.root, 1, 2, 3)
     lab.root.execute("select londiste.local_add_table(%s, 'public.people')", [QUEUE])
-    with Session(
-        LondisteSettings(db=lab.leaf.connstr, queue_name=QUEUE, job_name="leaf")
-    ) as session:
+    with lab.session() as session:
         add_table(session, AddTable(tables=["people"], handler="obfuscate"))
         lab.start()
         lab.wait_ok()
@@ -398,9 +393,7 @@ def test_a_table_that_was_in_the_clear(quick_lab: Lab, use_handlers: UseHandlers
     lab.add("public.people")
     lab.start()
     lab.wait_ok()
-    with Session(
-        LondisteSettings(db=lab.leaf.connstr, queue_name=QUEUE, job_name="leaf")
-    ) as session:
+    with lab.session() as session:
         change_table(session, ["people"], "quarantine-row")
         lab.leaf.execute("alter table people add constraint c check (country <> 'no') not valid")
         insert(lab.root, 4)

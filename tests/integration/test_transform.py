@@ -14,11 +14,9 @@ from tests.labs.handlers import set_handler
 from tests.labs.in_process import quick_leaf, without_spark
 from tests.labs.leaf import Leaf
 from tests.labs.pair import QUEUE, content
-from vedur.config import LondisteSettings
 from vedur.db import Database, connect
 from vedur.errors import StateError, UsageError
 from vedur.ops.add_table import AddTable, add_table
-from vedur.ops.session import Session
 from vedur.status.snapshot import read_node
 
 __all__ = ["quick_leaf", "without_spark"]
@@ -43,9 +41,7 @@ def test_it_holds_in_copies_and_changes(quick_lab: Lab) -> None:
         insert into t select n, case when n % 7 = 0 then 'secret' when n % 5 > 0 then 'v' || n end,
         'private' from generate_series(1, 300) n""")
     lab.root.execute("select londiste.local_add_table(%s, 'public.t')", [QUEUE])
-    with Session(
-        LondisteSettings(db=lab.leaf.connstr, queue_name=QUEUE, job_name="leaf")
-    ) as session:
+    with lab.session() as session:
         with pytest.raises(UsageError, match="takes a DataFrame"):
             add_table(session, AddTable(tables=["t"], transform="tests.labs.transforms:frame"))
         add_table(session, AddTable(tables=["t"], transform=SHOUT))
@@ -156,9 +152,7 @@ def test_a_copy_notices_another_key_too(quick_lab: Lab) -> None:
     lab.leaf.execute("create table t (id text primary key, v text)")
     lab.root.execute("insert into t values ('1', 'a')")
     lab.root.execute("select londiste.local_add_table(%s, 'public.t')", [QUEUE])
-    with Session(
-        LondisteSettings(db=lab.leaf.connstr, queue_name=QUEUE, job_name="leaf")
-    ) as session:
+    with lab.session() as session:
         add_table(session, AddTable(tables=["t"], transform="tests.labs.transforms:another_key"))
     lab.start()
     words = 'changes column "id" of the key without saying so'
@@ -184,9 +178,7 @@ def test_moments_have_one_text(quick_lab: Lab, zone: str) -> None:
     )
     lab.root.execute(change, [1, 2, 3, 4])
     lab.root.execute("select londiste.local_add_table(%s, 'public.t')", [QUEUE])
-    with Session(
-        LondisteSettings(db=lab.leaf.connstr, queue_name=QUEUE, job_name="leaf")
-    ) as session:
+    with lab.session() as session:
         add_table(session, AddTable(tables=["t"], transform="tests.labs.transforms:tell_text"))
     lab.start()
     lab.wait_ok()

@@ -15,6 +15,7 @@ from vedur import failpoint
 from vedur.config import LondisteSettings
 from vedur.daemon import Signals
 from vedur.errors import DatabaseError
+from vedur.ops.session import Session
 from vedur.pipeline.copy import SparkLoader
 from vedur.pipeline.replay.stage import SparkReplay
 from vedur.worker.batch import BatchRunner
@@ -179,6 +180,11 @@ class Lab:
                     self.leaf, "londiste.local_add_table", QUEUE, name, list(args), attrs,
                     dest or name,
                 )  # fmt: skip
+
+    def session(self) -> Session:
+        """A session of a command on the leaf."""
+        settings = LondisteSettings(db=self.leaf.connstr, queue_name=QUEUE, job_name="leaf")
+        return Session(settings)
 
     def copies(self) -> list[str]:
         """Tables that this process is copying now."""

@@ -42,6 +42,8 @@ from vedur.tables.row_function import RowFunction
 
 GROUP = "vedur.handlers"
 
+_Values = tuple[tuple[str, str], ...]
+
 _OWN_STATEMENTS = (
     "what its statements make of events cannot be computed, so nobody can tell which rows should "
     "be here"
@@ -150,14 +152,8 @@ class Registry:
     def _row_function(stored: str, handler: Handler, scope: Scope) -> RowFunction | None:
         if not handler.changes_rows():
             return None
-        cls = type(handler)
         return RowFunction(
-            stored,
-            cls.__module__,
-            cls.__qualname__,
-            handler.table,
-            tuple(sorted(handler.given.items())),
-            tuple(sorted(handler.options.items())),
+            *_named(stored, handler),
             # a class that says nothing of its columns may change any
             None if scope.rewrites is NO_COLUMN else scope.rewrites,
             scope.filters,
@@ -170,8 +166,7 @@ def _event_function(
 ) -> EventFunction | None:
     """Return the handler's `statements`, None where it has none; raises for what cannot hold
     beside them."""
-    cls = type(handler)
-    if cls.statements is Handler.statements or not scope.applies:
+    if type(handler).statements is Handler.statements or not scope.applies:
         return None
     if handler.changes_rows() or scope.condition or scope.partitions:
         raise UsageError(
@@ -182,15 +177,15 @@ def _event_function(
             f'handler "{stored}" gets events as they are: the table cannot have a column list '
             "(--columns) beside it"
         )
-    return EventFunction(
-        stored,
-        cls.__module__,
-        cls.__qualname__,
-        handler.table,
-        tuple(sorted(handler.given.items())),
-        tuple(sorted(handler.options.items())),
-        not handler.needs_table,
-    )
+    return EventFunction(*_named(stored, handler), not handler.needs_table)
+
+
+def _named(stored: str, handler: Handler) -> tuple[str, str, str, str, _Values, _Values]:
+    """Return by what a handler is made again elsewhere: the fields of a `NamedHandler`."""
+    cls = type(handler)
+    given, options = sorted(handler.given.items()), sorted(handler.options.items())
+    where = cls.__module__, cls.__qualname__
+    return stored, *where, handler.table, tuple(given), tuple(options)
 
 
 def fingerprint(text: str) -> str:

@@ -107,7 +107,7 @@ def _check_again(
     """A restart: another process makes the handler anew."""
     from vedur.tables import row_function
 
-    row_function._make.cache_clear()
+    row_function.make_handler.cache_clear()
     found = function.apply(sample.names, sample.values, sample.key)[1]
     _same(found, oracle, "made anew")
 

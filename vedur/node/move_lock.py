@@ -19,6 +19,20 @@ def try_lock_move(db: Database, queue: str) -> bool:
 def unlock_move(db: Database, queue: str) -> None:
     """Give the lock back. A session that is lost has none any more, and that is no error of the
     command: what it did, or what was in its way, has been said."""
+    _give_back(db, queue, "unlock_move")
+
+
+def try_hold_place(db: Database, queue: str) -> bool:
+    """Keep a node where it is, unless another session moves it; several may keep it."""
+    return bool(db.value(query("node", "hold_place"), [queue]))
+
+
+def release_place(db: Database, queue: str) -> None:
+    """Let a node be moved again, as `unlock_move` does."""
+    _give_back(db, queue, "release_place")
+
+
+def _give_back(db: Database, queue: str, how: str) -> None:
     if not db.closed:
         with contextlib.suppress(DatabaseError):
-            db.value(query("node", "unlock_move"), [queue])
+            db.value(query("node", how), [queue])

@@ -95,16 +95,18 @@ def change_handler(session: Session, options: ChangeHandler) -> None:
         log.info("%s: has this handler already", name)
         return
     wanted = apply_handler(_without_handler(table), handled)
-    _require_same_place(table, wanted)
+    old = _mapping(table)
+    _require_same_place(table, old, wanted)
     # rows without a mark were made by rules that nobody knows
     unmarked = wanted.rows is not None and not table.attrs.get(HANDLER_MARK)
-    anew = unmarked or needs_copy(_mapping(table), wanted)
+    anew = unmarked or needs_copy(old, wanted)
     if anew:
+        if old is None or old.rows is not None or wanted.rows is not None:
+            require_emptied(table)
         _require_copy(session, info, table, wanted, handled, options)
     elif wanted.partitions is not None:
         _require_fit(session, CopyNodes(session, info, table.copy_node), table, wanted, handled)
         require_times(wanted, session.db)
-    old = _mapping(table)
     masks = wanted.rows is not None and (old is None or old.rows != wanted.rows)
     _store(session, table, handled, anew, masks)
     if anew:
@@ -126,9 +128,8 @@ def _mapping(table: TableInfo) -> TableMap | None:
         return None
 
 
-def _require_same_place(table: TableInfo, wanted: TableMap) -> None:
+def _require_same_place(table: TableInfo, old: TableMap | None, wanted: TableMap) -> None:
     """Raise where rows are in partitions that the new handler would not look at."""
-    old = _mapping(table)
     here = old.partitions if old is not None else None
     if here is None:
         return
@@ -176,9 +177,6 @@ def _require_copy(
     node = CopyNodes(session, info, table.copy_node)
     node.require(wanted)
     _require_fit(session, node, table, wanted, handled)
-    old = _mapping(table)
-    if old is None or old.rows is not None or wanted.rows is not None:
-        require_emptied(table)
     if not table.keeps_rows and (others := sharing(session.db, session.queue, table)):
         raise StateError(
             f'a new copy of "{name}" would empty "{table.dest_table}", which has rows of '

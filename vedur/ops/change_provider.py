@@ -31,7 +31,7 @@ from vedur.log import mask
 from vedur.node.epoch import read_reigns
 from vedur.node.history import KnownTick, explain_deposed, explain_other, will_learn
 from vedur.node.info import get_node_info, get_subscriber_info
-from vedur.node.move_lock import try_lock_move, unlock_move
+from vedur.node.move_lock import release_place, try_hold_place, try_lock_move, unlock_move
 from vedur.node.plan import (
     MOVE_CONSUMER,
     MOVE_PROVIDER,
@@ -154,20 +154,15 @@ def _hold_path(stack: ExitStack, queue: str, view: SetView, move: Move) -> None:
     while name is not None and name in view.databases:
         db = view.databases[name]
         path.append(name)
-        if not db.value(query("node", "hold_place"), [queue]):
+        if not try_hold_place(db, queue):
             raise StateError(f'another command moves node "{name}" just now: wait for it to end')
-        stack.callback(_release_place, db, queue)
+        stack.callback(release_place, db, queue)
         info = get_node_info(db, queue)
         name = None if info is None or info.is_root else info.provider_node
         if name in path:
             raise StateError(
                 f'node "{move.provider}" is below "{move.node}" now: nothing is changed'
             )
-
-
-def _release_place(db: Database, queue: str) -> None:
-    if not db.closed:
-        db.value(query("node", "release_place"), [queue])
 
 
 class _Mover:

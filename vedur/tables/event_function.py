@@ -7,44 +7,30 @@ quote values.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Any
 
 from vedur.change.event import Event
 from vedur.errors import StateError, UsageError
-from vedur.tables.row_function import where_raised
+from vedur.tables.row_function import NamedHandler, make_handler, where_raised
 
 #: A statement with `%s` for its values, and the values.
 Statement = tuple[str, Sequence[Any]]
 
 
 @dataclass(frozen=True)
-class EventFunction:
+class EventFunction(NamedHandler):
     """A handler's `statements` by name."""
 
-    handler: str  # as it is stored, for messages
-    module: str
-    cls: str
-    table: str
-    given: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     whole: bool = False  # there is no table here: it is given truncates, too
 
     def statements(self, event: Event, tick: int | None, dest: str) -> list[tuple[str, list[Any]]]:
         """Return what to run for an event; raises StateError if the handler fails."""
         try:
-            found = list(_make(self).statements(event, tick, dest))
+            found = list(make_handler(self).statements(event, tick, dest))
             return [(str(text), list(values)) for text, values in found]
         except (StateError, UsageError) as error:
             raise StateError(error.message) from None
         except Exception as error:
             raise StateError(f'handler "{self.handler}" failed: {where_raised(error)}') from None
-
-
-@lru_cache(maxsize=256)
-def _make(function: EventFunction) -> Any:
-    cls = getattr(importlib.import_module(function.module), function.cls)
-    return cls(function.table, dict(function.given), dict(function.options))

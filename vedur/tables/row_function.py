@@ -60,10 +60,8 @@ class TableFacts:
 
 
 @dataclass(frozen=True)
-class RowFunction:
-    """A handler's `rows` by name. `rewrites` are the columns that it changes, None where nobody
-    knows; `filters`: it may leave rows out. `mends`: bytes that are not UTF-8 are replaced before
-    it sees them, and are an error otherwise."""
+class NamedHandler:
+    """A handler by name, which is made where it is called; equal ones are equal."""
 
     handler: str  # as it is stored, for messages
     module: str
@@ -71,6 +69,14 @@ class RowFunction:
     table: str
     given: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class RowFunction(NamedHandler):
+    """A handler's `rows` by name. `rewrites` are the columns that it changes, None where nobody
+    knows; `filters`: it may leave rows out. `mends`: bytes that are not UTF-8 are replaced before
+    it sees them, and are an error otherwise."""
+
     rewrites: ColumnSet | None = None
     filters: bool = False
     mends: bool = False
@@ -128,7 +134,7 @@ class RowFunction:
 
     def _make(self) -> Any:
         try:
-            return _make(self)
+            return make_handler(self)
         except ImportError:
             what = f'module "{self.module}" is missing: install it on every machine that runs tasks'
             raise StateError(self._failed(what)) from None
@@ -203,6 +209,7 @@ def where_raised(error: BaseException) -> str:
 
 
 @lru_cache(maxsize=256)
-def _make(function: RowFunction) -> Any:
-    cls = getattr(importlib.import_module(function.module), function.cls)
-    return cls(function.table, dict(function.given), dict(function.options))
+def make_handler(named: NamedHandler) -> Any:
+    """Make the handler, once a process."""
+    cls = getattr(importlib.import_module(named.module), named.cls)
+    return cls(named.table, dict(named.given), dict(named.options))
