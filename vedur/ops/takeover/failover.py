@@ -311,8 +311,12 @@ def _move_orphans(
     not, with the reason."""
     left: dict[str, str] = {}
     for name in plan.ahead:
-        if view.members[name].type == "leaf":
-            _point(session, view, name, plan.new)
+        try:
+            if view.members[name].type == "leaf":
+                _point(session, view, name, plan.new)
+        except (StateError, DatabaseError) as error:
+            left[name] = mask(error.message)
+            continue
         way = "rejoin --apply" if view.members[name].type == "leaf" else "resurrect"
         left[name] = f"it has applied more than the new root: run {way} there"
     for name in plan.orphans:
@@ -320,8 +324,8 @@ def _move_orphans(
             if _begin_copies_anew(session, view, name):
                 view = read_members(session, dead)
             run_move(session, view, plan_move(view.members, name, plan.new), options.timeout)
-        except StateError as error:
-            left[name] = error.message
+        except (StateError, DatabaseError) as error:
+            left[name] = mask(error.message)
         view = read_members(session, dead)
         reach("takeover.orphan_led")
     return left
