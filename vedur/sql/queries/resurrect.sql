@@ -22,7 +22,7 @@ select coalesce(nullif(e.ev_extra1, ''), e.ev_type, '') as about, count(*) as n
 from {events} e
 where e.ev_owner is null
     and e.ev_type is distinct from 'pgq.global-watermark'
-    and e.ev_txid >= pg_catalog.txid_snapshot_xmin({snapshot}::txid_snapshot)
+    and e.ev_txid between pg_catalog.txid_snapshot_xmin({snapshot}::txid_snapshot) and 9223372036854775807
     and not pg_catalog.txid_visible_in_snapshot(e.ev_txid, {snapshot}::txid_snapshot)
 group by 1
 order by 1
