@@ -15,8 +15,8 @@ import statistics
 from typing import Any
 
 from bench.field import TABLES, Field, Vedur, load_average, save
+from bench.peers.base import time_backlog
 from bench.progress import steps
-from vedur.clock import SYSTEM
 from vedur.errors import StateError
 
 PLAIN, MASKED = "people", "people_masked"
@@ -32,17 +32,12 @@ PATIENCE = 1800
 
 def change(peer: Vedur, table: str) -> float:
     """Measure seconds from resuming replication until an UPDATE of all rows is visible."""
-    ground = peer.ground
-    with peer.down():
-        with ground.open("root", peer.name) as db:
+
+    def work() -> None:
+        with peer.ground.open("root", peer.name) as db:
             db.execute(CHANGE.format(table))
-        mark = ground.mark(peer.name)
-        SYSTEM.sleep(2.0)  # the ticker has seen it
-        ground.checkpoint()
-    began = SYSTEM.monotonic()
-    peer.up()
-    ground.seen(peer.name, mark, PATIENCE)
-    return SYSTEM.monotonic() - began
+
+    return time_backlog(peer.ground, peer, work, settle=2.0, patience=PATIENCE)
 
 
 def require_masked(peer: Vedur, rows: int) -> None:

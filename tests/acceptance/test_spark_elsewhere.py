@@ -117,7 +117,8 @@ def connect_server(tmp_path: Path, lab: Lab) -> Iterator[str]:
 
 @pytest.fixture
 def cluster(tmp_path: Path, lab: Lab) -> Iterator[str]:
-    """A standalone cluster: a master and two workers in processes of their own; its address."""
+    """A standalone cluster: a master and two workers in processes of their own; its address. It has
+    cores for a second application: compare of masked tables is one beside the worker's."""
     home = Path(pyspark.__file__).parent
     ports = []
     for _ in range(2):
@@ -141,7 +142,7 @@ def cluster(tmp_path: Path, lab: Lab) -> Iterator[str]:
         "--webui-port",
         str(page),
     ]
-    worker = ["worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g",
+    worker = ["worker.Worker", "--host", "127.0.0.1", "--cores", "2", "--memory", "2g",
               "--webui-port", "0", address]  # fmt: skip
     started: list[subprocess.Popen[bytes]] = []
 

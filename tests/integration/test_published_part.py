@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -12,19 +13,32 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.examples import examples
+from tests.fixtures.wants import wanting
+from tests.integration.test_branch import Killed, killed_at
 from tests.labs.chain import Chain, Node, make_chain
 from tests.labs.handlers import UseHandlers, set_handler, use_handlers
 from tests.labs.in_process import without_spark
 from tests.labs.pair import QUEUE, call, content
+from tests.oracle.upstream_dispatch import is_there
+from tests.oracle.upstream_rows import run_upstream
+from vedur.catalog.copy_source import read_table_node
 from vedur.catalog.published import get_open_parts
+from vedur.catalog.tables import get_table_list
 from vedur.change.event import parse_type
+from vedur.db import Database
 from vedur.errors import StateError, UsageError, VedurError
+from vedur.handlers.registry import handler_attr
 from vedur.node.info import NodeType
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.change_handler import ChangeHandler, change_handler
 from vedur.ops.change_provider import change_provider
 from vedur.ops.members import read_members
 from vedur.ops.takeover.checks import Candidate, find_reasons
+
+UPSTREAM_FIELDS = (
+    "ev_id, ev_txid, ev_time::text as ev_time, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, "
+    "ev_extra4"
+)
 
 __all__ = ["make_chain", "use_handlers", "without_spark"]
 
@@ -233,6 +247,144 @@ def test_truncates_that_a_branch_leaves_out_are_not_passed_on(
     assert len(content(chain["n3"].db, "t")) == 2
 
 
+def test_odd_names_and_types(make_chain: Callable[..., Chain], use_handlers: UseHandlers) -> None:
+    """Names and conditions with percent signs and quotes; values of many types."""
+    use_handlers(**SETTINGS)
+    chain = make_chain(3)
+    ddl = """create table "o%s ""T" ("k'y %%" text, "N" int, shop int, j jsonb, a text[], b bytea,
+        at timestamptz, n numeric, f float8, d date, c char(3), g int generated always as (shop * 2)
+        stored, primary key ("k'y %%", "N"))"""
+    for node in chain.nodes:
+        node.db.execute(ddl)
+        args = ["expect_sync"]
+        if node.name != "n1":
+            call(node.db, "londiste.global_add_table", QUEUE, 'public.o%s "T')
+        call(node.db, "londiste.local_add_table", QUEUE, 'public.o%s "T', args)
+    for node in chain.followers:
+        node.db.execute(SHARDS.format(nr=1))
+        set_handler(node.db, 'public.o%s "T', handler_attr("shard", [
+            "hash_expr=(shop % 10 + (coalesce(j ->> 'it''s', '0'))::int) % 2 * 1",
+        ]))  # fmt: skip
+    table = '"o%s ""T"'
+    rows = """select 'k%''\' || i, i, i, '{"it''s": "2", "x": [1.50, "\\u00e9\""]}',
+        array['a,b', null, '"{}'], '\\x00ff', '2026-01-01 00:00+00', case when i % 3 = 0 then 'NaN'
+        else 1.500 end, 'Infinity', 'infinity', 'c' from generate_series(1, 8) i"""
+    chain.root.execute(
+        f"""insert into {table} ("k'y %%", "N", shop, j, a, b, at, n, f, d, c) {rows}"""
+    )
+    chain.catch_up()
+    chain.root.execute(f"update {table} set shop = shop + 1, j = j || '{{}}' where shop < 6")
+    chain.root.execute(f"""update {table} set j = '{{"it''s": "1"}}' where shop = 7""")
+    chain.root.execute(f"delete from {table} where shop = 8")
+    chain.catch_up()
+    where = "(shop % 10 + (coalesce(j ->> 'it''s', '0'))::int) % 2 = 1"
+    assert len(chain.require_same(table, "n2", "n3", where=where)) > 1
+    for name in ("n2", "n3"):
+        assert chain[name].db.query(f"select 1 from {table} where not ({where})") == []
+    text = "select ev_type from pgq.event_template where ev_extra1 like 'public.o%' order by ev_id"
+    ops = "".join(parse_type(row[0]).op for row in chain["n2"].db.query(text))
+    assert sorted(ops) == sorted("IIII" + "III" + "DDD" + "D")
+
+
+def test_nodes_of_upstream_below(
+    make_chain: Callable[..., Chain], use_handlers: UseHandlers, make_db: Callable[..., Database]
+) -> None:
+    """Upstream's plain handler, and its shard of the same number, make the rows of the part of what
+    the branch passes on."""
+    if not is_there():
+        pytest.skip(wanting("upstream's londiste"))
+    use_handlers(**SETTINGS)
+    chain = sharded(make_chain, "tgflags=AIUDL", "ev_extra3='hash='||hash_of(shop)")
+    chain.root.execute(HASH)
+    chain.root.execute("insert into t select i, i, 'a' from generate_series(1, 9) i")
+    chain.catch_up()
+    chain.root.execute("update t set shop = shop + 1, v = 'b' where id < 5")
+    chain.root.execute(
+        "update t set shop = shop + 1 where id < 3; update t set id = 50 where id = 7"
+    )
+    chain.root.execute("delete from t where id = 9; delete from t where id = 8")
+    chain.catch_up()
+    text = f"select {UPSTREAM_FIELDS} from pgq.event_template order by ev_id"
+    batch = [row._asdict() for row in chain["n2"].db.query(text)]
+    for handler in (("londiste", {}), ("shard", {"key": "shop"})):
+        theirs = make_db()
+        theirs.autocommit = True
+        theirs.execute(DDL)
+        theirs.execute(HASH)
+        theirs.execute(SHARDS.format(nr=1))
+        run_upstream(theirs.connstr, {"public.t": handler}, [batch])
+        assert content(theirs, "t") == chain.require_same("t", "n2", "n3", where="shop & 1 = 1")
+
+
+def test_while_the_branch_copies_and_quarantines(
+    make_chain: Callable[..., Chain], use_handlers: UseHandlers
+) -> None:
+    """Its rows do not tell then what the nodes below have: they get more than they need."""
+    use_handlers(**SETTINGS)
+    chain = sharded(make_chain)
+    branch = chain["n2"]
+    chain.root.execute("insert into t select i, i, 'a' from generate_series(1, 20) i")
+    chain.catch_up()
+    call(branch.db, "londiste.local_set_table_state", QUEUE, "public.t", None, None)
+
+    def changed() -> bool:
+        chain.root.execute("update t set shop = shop + 1 where id % 5 = 0")
+        chain.root.execute("update t set v = v || 'b' where id % 5 = 1")
+        return chain.states("n2") == {"public.t": "ok"}
+
+    chain.work_until(changed)
+    chain.catch_up()
+    chain.require_same("t", "n2", "n3", where="shop & 1 = 1")
+    attrs = "handler=shard%28key%3Dshop%29&on_error=quarantine-row"
+    branch.db.execute("select londiste.local_set_table_attrs(%s, 'public.t', %s)", [QUEUE, attrs])
+    branch.db.execute("alter table t add check (v <> 'bad')")
+    chain.root.execute("insert into t values (100, 1, 'bad'), (101, 1, 'good')")
+    chain.catch_up()
+    chain.root.execute("update t set shop = 3 where id = 100; update t set shop = 2 where id = 101")
+    chain.root.execute("update t set shop = 5 where id = 2; delete from t where id = 3")
+    chain.catch_up()
+    assert branch.db.value("select count(*) from vedur.quarantine") > 0
+    chain.require_same("t", "n3", where="shop & 1 = 1")
+    assert chain["n3"].db.value("select count(*) from t where shop & 1 = 0") == 0
+
+
+@pytest.mark.parametrize("point", ["batch.staged", "branch.published", "branch.noted"])
+def test_a_crash_passes_nothing_on_twice(
+    make_chain: Callable[..., Chain], use_handlers: UseHandlers, point: str
+) -> None:
+    use_handlers(**SETTINGS)
+    chain = sharded(make_chain)
+    below, branch = Strict(chain, chain["n2"]), chain["n2"]
+    chain.root.execute("insert into t select i, i, 'a' from generate_series(1, 9) i")
+    chain.tick()
+    chain.root.execute("update t set shop = shop + 1 where id % 3 = 0")
+    chain.tick()
+    with killed_at(point) as reached:
+        try:
+            while branch.worker.work():
+                pass
+        except Killed:
+            pass
+    assert reached
+    branch.worker._close()
+    branch.renew()
+    chain.catch_up()
+    below.follow()
+    assert below.content() == of_root(chain)
+    chain.require_same("t", "n2", "n3", where="shop & 1 = 1")
+
+
+def test_fragments_of_sql_are_refused(
+    make_chain: Callable[..., Chain], use_handlers: UseHandlers
+) -> None:
+    use_handlers(**SETTINGS)
+    chain = sharded(make_chain, "tgflags=AIUDQ")
+    chain.root.execute("insert into t values (1, 1, 'a')")
+    with pytest.raises(StateError, match="event_format = json"):
+        chain.catch_up()
+    assert events_of(chain["n2"]) == []
+
+
 # -- who may read from it -------------------------------------------------------------------------
 
 
@@ -297,6 +449,10 @@ def test_commands_refuse_a_part_for_the_whole(
     chain.work_until(lambda: chain.states("n3") == {"public.t": "ok"})
     chain.catch_up()
     chain.require_same("t", "n3", where="shop & 1 = 1")
+    above = read_table_node(branch.db, QUEUE)
+    (mine,) = get_table_list(leaf.db, QUEUE).local
+    assert above.why_not_compared(mine.mapping) == above.why_not(mine.mapping) == ""
+    assert "in part only" in above.why_not_compared(replace(mine.mapping, condition=None))
     with branch.session() as session:
         view = read_members(session)
         members = view.members
