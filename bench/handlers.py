@@ -42,9 +42,9 @@ def change(peer: Vedur, table: str) -> float:
 
 def require_masked(peer: Vedur, rows: int) -> None:
     """Raise unless all rows are there, without a clear value."""
-    text = f"select count(*), count(*) filter (where name like 'name %') from {MASKED}"
+    text = "select count(*) as n, count(*) filter (where name like 'name %') as clear from "
     with peer.ground.open("leaf", peer.name) as db:
-        found = tuple(db.one(text))
+        found = tuple(db.one(text + MASKED))
     if found != (rows, 0):
         raise StateError(f"{MASKED}: {found[0]} of {rows} rows, {found[1]} of them clear")
 
