@@ -234,7 +234,8 @@ class Obfuscate(Handler):
         return {size: hashlib.blake2s(digest_size=size, key=self._key) for size in sizes}
 
     def _digest(self, text: str, size: int) -> bytes:
-        return self._hashed(text, size).digest()
+        told: bytes = self._hashed(text, size).digest()
+        return told
 
     def _hashed(self, text: str, size: int) -> Any:
         made = self._keyed[size].copy()
