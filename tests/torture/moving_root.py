@@ -253,12 +253,12 @@ def _lose_root(c: Cycle, point: str, quiet: bool) -> None:
         for node in c.rig.followers:
             c.rig.wait(lambda node=node: c.rig.position(node) >= tick, f"all on {node}", 300)
     if point == "takeover.recopied":  # a first copy loses its source
-        c.rig.arm(c.rig.worker_name(LEAF), "copy.in_copy", "kill")
+        c.rig.arm(c.rig.worker_name(LEAF), "copy.strip", "kill")
         worker.held.set()
         c.rig.ok(LEAF, "resync", f"{OWNER}.{c.rng.choice(NAMES)}")
         if not c.rig.fired(c.rig.worker_name(LEAF), REACH):
             worker.held.clear()
-            raise NotReached("copy.in_copy")
+            raise NotReached("copy.strip")
     if point in LEAF_BELOW_ROOT:
         # who has more decides whether the leaf can be led, or has what no branch has
         worker.held.set()
