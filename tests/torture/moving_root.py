@@ -275,6 +275,10 @@ def _lose_root(c: Cycle, point: str, quiet: bool) -> None:
 
 def _fail_over(c: Cycle, point: str, action: str) -> None:
     words = _takeover(ROOT, MID, "--dead-root")
+    if point == "takeover.left":
+        # a command that was killed after the survivor had moved has left it the subscription
+        for step in ("takeover.caught_up_from", "provider.resumed"):
+            _broken(c, step, "kill", MID, *words, spare=ROOT)
     if point.startswith("takeover."):
         with contextlib.suppress(NotReached):  # somebody else says so, below
             _broken(c, point, action, MID, *words, spare=ROOT)
