@@ -13,12 +13,15 @@ import pytest
 from tests.labs.in_process import without_spark  # noqa: F401
 from tests.labs.merge import MergeLab, make_merge
 from vedur import failpoint
+from vedur.catalog.tables import change_table_attr
 from vedur.config import LondisteSettings
-from vedur.errors import ConnectError, RefusedError, StateError
+from vedur.errors import ConnectError, RefusedError, StateError, VedurError
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.change_handler import ChangeHandler, change_handler
+from vedur.ops.compare import CompareOptions, compare
 from vedur.ops.execute.run import execute
 from vedur.ops.remove_table import remove_table
+from vedur.ops.repair import RepairOptions, repair
 from vedur.ops.resync import resync
 from vedur.ops.session import Session
 from vedur.worker.first_copy.steps import Step
@@ -376,3 +379,46 @@ def test_a_script_arrives_once_or_for_each_part(make_merge: MakeMerge) -> None:
     assert lab.merged() == lab.union()
     assert lab.leaf.value("select count(*) from notes") == 2
     assert [part.root.value("select count(*) from notes") for part in lab.parts] == [1, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_compare_and_repair_see_one_part(make_merge: MakeMerge, spark: Any) -> None:
+    lab = make_merge(2)
+    lab.make(DDL, "public.t")
+    fill(lab, 20)
+    add_parts(lab)
+    lab.start()
+    lab.wait_ok()
+    lab.settle()
+    one, two = lab.parts
+    ask = CompareOptions(tables=("t",), max_wait=300)
+    with one.session() as first, two.session() as second:
+        assert compare(first, ask, spark).exit_code == 0
+        assert compare(second, ask, spark).exit_code == 0
+        lab.by_hand(
+            "delete from t where id = 12",
+            "update t set v = 'wrong' where id = 21",
+            "update t set v = 'wrong' where id = 22",
+            "insert into t values (991, 1, 'extra'), (992, 2, 'extra')",
+        )
+        assert compare(first, ask, spark).exit_code == 1
+        repair(first, RepairOptions(tables=("t",), apply=True, max_wait=300), spark)
+        assert compare(first, ask, spark).exit_code == 0
+        assert lab.leaf.value("select count(*) from t where part = 1") == 20
+        others = "select array_agg(t::text order by id) from t where part = 2 and id in (12,22,992)"
+        assert lab.leaf.value(others) == ["(22,2,wrong)", "(992,2,extra)"]
+        # a key that is taken by a row of the other part: refused, and nothing of it is touched
+        lab.by_hand("insert into t values (12, 1, 'of one, by hand')")
+        with pytest.raises(VedurError, match=r"duplicate key|t_pkey"):
+            repair(second, RepairOptions(tables=("t",), apply=True, max_wait=300), spark)
+        assert lab.leaf.value("select v from t where id = 12") == "of one, by hand"
+        lab.by_hand("delete from t where id = 12")
+        repair(second, RepairOptions(tables=("t",), apply=True, max_wait=300), spark)
+        assert lab.merged() == lab.union()
+        # conditions that overlap tell nothing
+        change_table_attr(lab.leaf, "s2", "public.t", "copy_condition", "part > 0")
+        with pytest.raises(StateError, match="a row fulfils the conditions of two of them"):
+            repair(second, RepairOptions(tables=("t",), apply=True, max_wait=300), spark)
+        with pytest.raises(StateError, match="a row fulfils the conditions of two of them"):
+            resync(first, ["t"])
