@@ -37,6 +37,11 @@ POINTS: dict[str, tuple[str, ...]] = {
         "merged",
         "replayed",
         "ok",
+        # several parts into one table: control.py announces one, table.py leads or joins, parts.py
+        "announced",
+        "led",
+        "joined",
+        "restored",
         # worker/first_copy/places.py: a node to copy from
         "found",
     ),

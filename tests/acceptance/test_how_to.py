@@ -35,6 +35,7 @@ PAGES = ROOT / "docs" / "how-to"
         ("cascade", 40),
         ("mask-personal-data", 15),
         ("partitions", 20),
+        ("merge-shards", 30),
     ],
 )
 def test_page(name: str, commands: int, servers: Servers, tmp_path: Path) -> None:

@@ -265,8 +265,8 @@ def test_a_table_that_others_feed_is_not_emptied(lab: Lab) -> None:
     assert names(lab.leaf) == ["s.a"]
     add_table(lab.leaf, AddTable(tables=["s.c"], skip_truncate=True, **rows))  # type: ignore[arg-type]
     assert names(lab.leaf) == ["s.a", "s.c"]
-    with pytest.raises(UsageError, match="--merge-all is not supported yet"):
-        add_table(lab.leaf, AddTable(tables=["s.b"], merge_all=True))
+    with pytest.raises(UsageError, match="--merge-all is for leafs"):
+        add_table(lab.root, AddTable(tables=["s.b"], merge_all=True))
 
 
 def test_two_commands_for_one_table_go_one_after_the_other(lab: Lab) -> None:

@@ -22,7 +22,7 @@ from tests.torture.commands import Done
 from tests.torture.faults import FAULTS, Cycle, NotReached, Run, of_node
 from tests.torture.rig import DBNAME, LEAF, MID, MID_TICKER, ROOT
 from tests.torture.schema import NAMES, OWNER
-from tests.torture.steps import REACH, TITLES, choose, meanwhile, with_command
+from tests.torture.steps import MERGED, REACH, TITLES, choose, meanwhile, with_command
 from vedur.demo.lab import QUEUE
 from vedur.failpoint import POINTS
 
@@ -433,7 +433,7 @@ def register() -> None:
     not_below = ("moment.begun", "moment.exported", "moment.held")
     for name, (weight, run) in FAULTS.items():
         step = name.partition(" at ")[2]
-        if step.startswith(moved) or step in other_nodes:
+        if step.startswith(moved) or step in other_nodes or step in MERGED:
             continue
         if step not in not_below:
             CASCADE[name] = (weight / 2, run)

@@ -21,7 +21,7 @@ from tests.torture.commands import Done
 from tests.torture.faults import FAULTS, Cycle, NotReached, Run, crash, our_backends
 from tests.torture.processes import java_of
 from tests.torture.rig import LEAF, MID, ROOT
-from tests.torture.schema import NAMES, OWNER, PART_CONDITIONS
+from tests.torture.schema import NAMES, OWNER, PART_CONDITIONS, PART_HERE
 from vedur.failpoint import POINTS
 
 #: What the page calls them.
@@ -46,6 +46,8 @@ WORKS = {
 
 #: Steps that come where there is a branch: tests/torture/branch.py.
 _BELOW_A_BRANCH = ("moment.awaited",)
+#: Steps of tables that are merged from several queues.
+MERGED = ("copy.announced", "copy.led", "copy.joined", "copy.restored")
 #: Works of the worker that use Spark.
 _SPARK = ("batch", "ahead", "copy")
 #: Commands that compare or repair use Spark.
@@ -164,6 +166,17 @@ def _copy(c: Cycle) -> None:
         c.rig.ok(c.node, "resync", *names)
 
 
+def _merged_copy(c: Cycle) -> None:
+    """A table that is added as one part of a merge goes through the steps of one."""
+    part = f"{OWNER}.part"
+    c.note["by"] = f"remove-table, add-table --no-merge {part}"
+    c.rig.ok(LEAF, "remove-table", part)
+    c.rig.ok(
+        LEAF, "add-table", "--no-merge", f"--dest-table={OWNER}.{PART_HERE}",
+        f"--copy-condition={PART_CONDITIONS[0]}", part,
+    )  # fmt: skip
+
+
 def _script_file(c: Cycle) -> str:
     """A script that adds a column, or drops the one that is there."""
     found = c.rig.query(
@@ -199,7 +212,8 @@ def at_step(work: str, what: str, action: str) -> Run:
         process = c.process if process == "worker" else process
         most = {"batch": 4, "ticker": 12, "copy": 0}
         c.rig.arm(process, point, action, c.rng.randint(0, most.get(work, 0)))
-        _BRING.get(work, lambda c: None)(c)
+        bring = _merged_copy if point in MERGED else _BRING.get(work, lambda c: None)
+        bring(c)
         if not c.rig.fired(process, REACH):
             raise NotReached(point)
         meanwhile(c, process, other)

@@ -52,6 +52,8 @@ class TableInfo:
     # what its handler asked this node for
     facts: tuple[Any, ...] | None = field(default=None, compare=False)
     facts_problem: str = field(default="", compare=False)
+    # has a condition, and rows of other tables are in the same table here
+    shared: bool = field(default=False, compare=False)
 
     @property
     def attrs(self) -> dict[str, str | None]:
@@ -84,6 +86,7 @@ class TableInfo:
             handler=attrs.get(HANDLER),
             keeps_rows=keeps_rows(attrs),
             on_error=attrs.get(ON_ERROR),
+            shared=self.shared,
         )
         handled = resolve(self)
         return plain if handled is None else apply_handler(plain, handled)
@@ -167,7 +170,34 @@ def get_table_list(db: Database, queue: str) -> TableSet:
         for row in exec_query(db, "londiste.get_table_list", queue)
     )
     queries = facts_queries(tables)
-    return _with_facts(db, queue, tables, queries) if queries else tables
+    if queries:
+        tables = _with_facts(db, queue, tables, queries)
+    return _with_shared(db, queue, tables)
+
+
+def _with_shared(db: Database, queue: str, tables: TableSet) -> TableSet:
+    """Read which tables with a condition have their rows beside those of others. Nobody else is
+    asked for: without a condition nothing tells whose a row is."""
+    if not any(_may_tell(table) for table in tables):
+        return tables
+    shared = shared_tables(db, queue)
+    return TableSet(
+        replace(t, shared=t.table_name in shared and _may_tell(t)) if shared else t for t in tables
+    )
+
+
+def _may_tell(table: TableInfo) -> bool:
+    """Can it have a condition, of its own or by its handler? The text is looked at and not decoded:
+    this is asked for every batch."""
+    text = table.table_attrs or ""
+    return table.local and (COPY_CONDITION in text or HANDLER in text)
+
+
+def shared_tables(db: Database, queue: str) -> dict[str, bool]:
+    """Read which tables of a set have their rows beside those of others, in one table here; True
+    for those that are merged with tables of other queues."""
+    rows = db.query(query("catalog", "shared_tables"), [queue])
+    return {row.table_name: row.merges for row in rows}
 
 
 def _with_facts(db: Database, queue: str, tables: TableSet, queries: Mapping[str, str]) -> TableSet:

@@ -16,6 +16,7 @@ ON_ERROR = "on_error"
 COLUMNS = "columns"
 COPY_NODE = "copy_node"
 SKIP_TRUNCATE = "skip_truncate"
+MERGE = "merge"
 
 
 def encode_attrs(attrs: Mapping[str, str | None]) -> str | None:

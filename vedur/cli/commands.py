@@ -121,7 +121,10 @@ _ADD_TABLE: tuple[Option, ...] = (
         repeat=True,
     ),
     *_HANDLER,
-    option("--merge-all", help="refused in this version: tables would delete each other's rows"),
+    option(
+        "--merge-all",
+        help="leaf of several queues: take the tables of this name from all of them into one",
+    ),
     option(
         "--no-merge",
         help="use only this queue's table, although other queues have one of this name",
@@ -129,7 +132,7 @@ _ADD_TABLE: tuple[Option, ...] = (
     _ON_ERROR,
     option(
         "--max-parallel-copy",
-        help="merged tables: copies into one destination at a time (stored, no effect yet)",
+        help="merged tables: parts that are loaded into one table at a time",
         metavar="N",
         kind=int,
     ),
@@ -866,6 +869,9 @@ COMMANDS: tuple[Command, ...] = (
         "arguments)), Need-Schema, Need-View. Where a node has a table under another name, the "
         "names in the statements are replaced by the node's. Names of indexes and types, and names "
         "inside functions, are not; a name without a schema counts as one in public.\n\n"
+        "Where several sets are merged in one database, a script of one name and text runs there "
+        "once, whichever set brings it first; with --*-- Per-Part: yes it runs once for each of "
+        "them (nodes of Londiste do not know this key).\n\n"
         "With --dry-run nothing runs: every node is asked, and what it would run is printed, with "
         "a warning for each schema or relation that the node lacks. The exit code is the number "
         "of nodes that could not run it, or could not be asked.",

@@ -25,6 +25,7 @@ from vedur.change.attrs import (
     COPY_NODE,
     HANDLER,
     MAX_PARALLEL_COPY,
+    MERGE,
     ON_ERROR,
     encode_attrs,
 )
@@ -34,7 +35,7 @@ from vedur.errors import StateError, UsageError, VedurError
 from vedur.handlers.registry import Handled, handler_attr
 from vedur.log import TRACE
 from vedur.names import parse_name, read_name
-from vedur.node.info import NodeInfo
+from vedur.node.info import NodeInfo, NodeType
 from vedur.node.position import wake_worker
 from vedur.ops.change_table import DEFAULT, check_policy
 from vedur.ops.choose import choose, is_glob, meant
@@ -118,10 +119,12 @@ class AddTable:
             raise UsageError("--handler-arg needs --handler")
         if self.transform and self.handler:
             raise UsageError("--transform is a handler by itself: give it without --handler")
-        if self.merge_all:
+        if self.merge_all and self.no_merge:
+            raise UsageError("--merge-all and --no-merge cannot be given together")
+        if self.merge_all and self.copy_condition:
             raise UsageError(
-                "--merge-all is not supported yet: each part's first copy would empty the table "
-                "that the parts share. Add the table from one queue (--no-merge)"
+                "--merge-all gives all parts the same condition, so it would not tell their rows "
+                "apart: add each part with the ini of its queue, --no-merge and its own --where"
             )
         if self.copy_from and self.expect_sync:
             raise UsageError("--expect-sync makes no copy: give it without a node to copy from")
@@ -173,6 +176,8 @@ class AddTable:
             found[COLUMNS] = format_columns(self.column_list)
         if self.copy_from is not None:
             found[COPY_NODE] = self.copy_from
+        if self.merge_all or (self.no_merge and self.copy_condition):
+            found[MERGE] = "1"  # its copy leaves room for other parts
         if self.max_parallel_copy is not None:
             found[MAX_PARALLEL_COPY] = str(self.max_parallel_copy)
         if self.on_error is not None and self.on_error != DEFAULT:
@@ -192,7 +197,8 @@ class AddTable:
             "expect_sync": self.expect_sync,
             "skip_truncate": self.skip_truncate,
             # expect_sync alone would take the table from every queue that has it
-            "no_merge": self.no_merge or (self.expect_sync and not root),
+            "no_merge": self.no_merge or (self.expect_sync and not root and not self.merge_all),
+            "merge_all": self.merge_all,
         }
         return [*self.trigger_args, *found, *(word for word, given in magic.items() if given)]
 
@@ -208,10 +214,10 @@ def add_table(session: Session, options: AddTable) -> None:
     if info.is_root and options.copy_condition:
         # stored, it would begin to take rows away when the root becomes a branch
         raise UsageError("a condition is for nodes that copy a table: the root has all rows")
-    if options.max_parallel_copy is not None:
-        log.warning(
-            "--max-parallel-copy is stored and has no effect yet: it is about one table merged "
-            "from several queues; for tables copied at once there is parallel_copies in the ini"
+    if options.merge_all and info.node_type is not NodeType.LEAF:
+        raise UsageError(
+            "--merge-all is for leafs: tables of several queues come together in one only where "
+            "this database is a leaf of all of them"
         )
     log_contract_call(exec_query, session.db, "pgq_node.get_queue_locations", session.queue)
     log_contract_call(command, session.db, "pgq_node.get_node_info", session.queue)

@@ -20,6 +20,7 @@ from vedur.ops.choose import choose, is_glob, meant
 from vedur.ops.compare_result import listed
 from vedur.ops.copy_node import CopyNodes
 from vedur.ops.session import Session
+from vedur.tables.part_rows import why_untold
 
 if TYPE_CHECKING:
     from vedur.pipeline.compare import Pair
@@ -185,6 +186,11 @@ def plan_pair(session: Session, nodes: Nodes, table: TableInfo, where: str | Non
         raise StateError(
             f'"{table.dest_table}" has rows of other tables, too ({listed(others)}), and '
             f'"{table.table_name}" has no condition that tells its rows from theirs: '
+            "which rows should be there cannot be told"
+        )
+    if others and (why := why_untold(session.db, table.dest_table)):
+        raise StateError(
+            f'"{table.dest_table}" has rows of other tables, too ({listed(others)}), and {why}: '
             "which rows should be there cannot be told"
         )
     provider = session.open(nodes.provider, "provider_db")

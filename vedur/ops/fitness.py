@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from vedur.catalog.tables import TableSet, is_in_sync
-from vedur.change.attrs import COPY_CONDITION, decode_attrs, keeps_rows
+from vedur.change.attrs import COPY_CONDITION, MERGE, decode_attrs, keeps_rows
 from vedur.db import Database
 from vedur.errors import StateError
 from vedur.handlers.registry import joins
@@ -129,7 +129,13 @@ def sharing(session: Session, options: AddTable, table: str, dest: str) -> str |
                     "--expect-sync"
                 )
             continue
-        if not options.copy_condition or not attrs.get(COPY_CONDITION):
+        told = options.copy_condition and attrs.get(COPY_CONDITION)
+        if row.queue_name != session.queue and row.node_type == "leaf" and not options.expect_sync:
+            reason = _joining(options, row, who, told=bool(told))
+            if reason is not None:
+                return reason
+            continue
+        if not told:
             return (
                 f"{who}, and only conditions can tell whose a row is: give each of them a "
                 "condition (--where), such that no row fulfils two"
@@ -141,6 +147,31 @@ def sharing(session: Session, options: AddTable, table: str, dest: str) -> str |
             )
         if not is_in_sync(row.merge_state) and not keeps_rows(attrs):
             return f"{who}, and its first copy, which empties it, is not done: wait for it first"
+    return None
+
+
+def _joining(options: AddTable, row: Any, who: str, *, told: bool) -> str | None:
+    """Why a table cannot be merged with one of another queue; None where it can."""
+    if options.merge_all:
+        return (
+            f"{who}, and --merge-all takes all parts at once: remove that one first, or add this "
+            "one with --no-merge"
+        )
+    if not options.no_merge:
+        return (
+            f"{who}: to merge both, add this one with --no-merge; and only conditions can tell "
+            "whose a row is: give each of them a condition (--where), such that no row fulfils two"
+        )
+    attrs = decode_attrs(row.table_attrs)
+    begun = row.merge_state is not None and not is_in_sync(row.merge_state)
+    if begun and not keeps_rows(attrs) and MERGE not in attrs:
+        return f"{who}, and its first copy, which empties it, is not done: wait for it first"
+    if not told:
+        log.warning(
+            "%s: nothing tells its rows from those of %s: TRUNCATE, resync, compare and repair "
+            "will be refused. Give each part a condition (--where), such that no row fulfils two",
+            options.tables[0] if options.tables else row.table_name, who.partition(" brings")[0],
+        )  # fmt: skip
     return None
 
 

@@ -11,6 +11,7 @@ from vedur.catalog.tables import (
     change_table_attr,
     get_table_list,
     local_set_table_state,
+    shared_tables,
     sharing,
 )
 from vedur.change.attrs import COPY_NODE, HANDLER_MARK, encode_attrs
@@ -21,6 +22,7 @@ from vedur.ops.choose import choose
 from vedur.ops.copy_node import CopyNodes, copy_node_option
 from vedur.ops.handlers import read_handled, require_emptied
 from vedur.ops.session import Session
+from vedur.tables.part_rows import why_untold
 
 
 def resync(
@@ -48,11 +50,7 @@ def resync(
     for name in names:
         table = local[name]
         if not table.keeps_rows and (others := sharing(session.db, session.queue, table)):
-            raise StateError(
-                f'resync of "{name}" would empty "{table.dest_table}", which has rows of '
-                f"{', '.join(others)}, too: use repair, which needs a condition (--where) that "
-                "tells its rows from theirs"
-            )
+            _require_part(session, table, others)
     for name in names:
         with session.db.transaction():
             if wanted is not None:
@@ -81,6 +79,19 @@ def _with_mark(table: TableInfo, mark: str | None) -> TableInfo:
     if mark is None:
         return table
     return replace(table, table_attrs=encode_attrs({**table.attrs, HANDLER_MARK: mark}))
+
+
+def _require_part(session: Session, table: TableInfo, others: Sequence[str]) -> None:
+    """Raise unless a copy of one part can replace its own rows and leave those of others alone."""
+    name, dest = table.table_name, table.dest_table
+    merged = shared_tables(session.db, session.queue).get(name, False)
+    why = why_untold(session.db, dest) if merged else "they are not parts of a merge"
+    if why:
+        raise StateError(
+            f'resync of "{name}" would empty "{dest}", which has rows of {", ".join(others)}, too, '
+            f"and cannot replace its own rows alone: {why}. Give each part a condition (--where), "
+            "or remove all parts (remove-table) and add them again with --merge-all"
+        )
 
 
 def _require_sources(

@@ -25,6 +25,8 @@ _KEY = re.compile(r"^([A-Za-z][\w-]*)\s*:\s*(.*)$")
 _FUNCTION = re.compile(r"^[^()]+(\(\d+\))?$")
 
 LOCAL_KEYS = ("local-table", "local-sequence", "local-destination")
+#: Where several sets come together in one database: the script is run for each of them.
+PER_PART = "per-part"
 NEED_KEYS = ("need-table", "need-sequence", "need-function", "need-schema", "need-view")
 
 #: Statements that PostgreSQL refuses inside a transaction, or that end it.
@@ -79,7 +81,7 @@ def parse_attrs(text: str) -> dict[str, tuple[str, ...]]:
                     f'cannot read header line "{line.strip()}": write --*-- Key: value'
                 )
             key, words = match[1].lower(), match[2]
-            if key not in (*LOCAL_KEYS, *NEED_KEYS):
+            if key not in (*LOCAL_KEYS, *NEED_KEYS, PER_PART):
                 raise UsageError(f"Invalid key: {match[1]}")
         values = [value.strip() for value in words.split(",")]
         found.setdefault(key, []).extend(value for value in values if value)
@@ -89,7 +91,18 @@ def parse_attrs(text: str) -> dict[str, tuple[str, ...]]:
             raise UsageError(
                 f'Need-Function expects name or name(number of arguments), got "{name}"'
             )
+    if found.get(PER_PART, ["yes"]) != ["yes"]:
+        raise UsageError("Per-Part expects yes, or leave it out")
     return {name: tuple(values) for name, values in found.items()}
+
+
+def known_as(name: str, queue: str, attrs: Mapping[str, tuple[str, ...]]) -> str:
+    """Return the name by which a node that is not the root remembers a script. Pure.
+
+    A script of this name and text runs once in a database, whichever set brings it; one that is
+    meant for each part is remembered with the queue that brought it.
+    """
+    return f"{name} [{queue}]" if PER_PART in attrs else name
 
 
 def parse_script(text: str) -> Script:

@@ -53,6 +53,11 @@ class Part:
         return f"{_MARK}{head}\n{self.text}\n"
 
 
+#: A script that brings nothing back: the copy of one part of a merge leads, and says so by having
+#: one, although the indexes stay.
+NOTHING_GONE = Part("marks", "", "", "select 1;")
+
+
 @dataclass(frozen=True)
 class TableDdl:
     """All parts that a table needs to get back."""

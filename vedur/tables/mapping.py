@@ -14,6 +14,7 @@ from vedur.change.quarantine import RowKey
 from vedur.change.snapshot import Snapshot
 from vedur.names import QualifiedName, parse_name
 from vedur.tables.columns import Columns, source_names
+from vedur.tables.condition import written
 from vedur.tables.event_function import EventFunction
 from vedur.tables.published import Publish
 from vedur.tables.row_function import RowFunction
@@ -59,6 +60,9 @@ class TableMap:
     passes on, None for all events; `uncomparable` says why nobody can tell which rows should be
     here, `unrepairable` why rows that the provider lacks may be right.
 
+    `shared`: rows of other tables are in the same table here, and `condition` tells which are its
+    own; it leaves the others alone.
+
     One map leads to one local table. Tables of several queues that share a local table are several
     maps with one `dest`; a handler that spreads rows over several tables makes several maps with
     one `name`.
@@ -78,6 +82,7 @@ class TableMap:
     applies: bool = True
     partitions: Partitions | None = None
     publish: Publish | None = None
+    shared: bool = False
     # No part of what was staged for a table: it stays good when these change.
     uncomparable: str = field(default="", compare=False)
     unrepairable: str = field(default="", compare=False)
@@ -127,7 +132,7 @@ class TableSpec:
     `condition` do not belong here, and `looks_at` are the columns it needs to tell. `chosen` is
     the column list (name in events -> name here), None where all columns come under their own
     names. `strict`: a column that the target lacks is an error, not a warning. `operations`,
-    `rows`, `calls` and `partitions` are the map's.
+    `rows`, `calls`, `partitions` and `shared` are the map's.
     """
 
     name: str
@@ -149,6 +154,7 @@ class TableSpec:
     calls: EventFunction | None = None
     partitions: Partitions | None = None
     home: str = ""  # `dest` in the contract's form
+    shared: bool = False
     by_name: dict[str, TargetColumn] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -213,6 +219,10 @@ class TableSpec:
         """Are its rows in tables that inherit from it, where a handler puts them?"""
         target = self.partitions
         return target is not None and target.field is not None and not self.partitioned
+
+    def own(self, alias: str | None = None) -> str:
+        """What a row here must fulfil to be one of this table's, as SQL; empty where all are."""
+        return written(self.condition, alias=alias) or "" if self.shared else ""
 
     @property
     def by_event(self) -> bool:

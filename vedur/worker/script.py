@@ -17,6 +17,7 @@ from vedur.errors import StateError
 from vedur.failpoint import reach
 from vedur.script.attrs import ScriptAttrs
 from vedur.script.on_node import script_here
+from vedur.script.script import known_as
 
 log = logging.getLogger(__name__)
 
@@ -24,13 +25,15 @@ log = logging.getLogger(__name__)
 def run_script(db: Database, queue: str, event: Event) -> None:
     """Replay an EXECUTE event."""
     name, script = event.ev_extra1 or "", event.ev_data or ""
+    attrs = ScriptAttrs.parse(event.ev_extra2)
+    name = known_as(name, queue, attrs.values)
     answer = execute_start(
         db, queue, name, script, expect_root=False, attrs=event.ev_extra2 or None
     )
     if answer.code > 200:
         return
     reach("script.started")
-    here = script_here(db, read_local_names(db, queue), script, ScriptAttrs.parse(event.ev_extra2))
+    here = script_here(db, read_local_names(db, queue), script, attrs)
     if here.fits is None:
         raise StateError(event.named(f"{name}: SQL only partially matches local setup"))
     if here.fits:

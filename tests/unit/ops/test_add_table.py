@@ -16,7 +16,8 @@ from vedur.ops.add_table import AddTable
         (AddTable(tables=()), "add-table needs TABLE"),
         (AddTable(tables=("a", "b"), dest_table="c"), "only for single table"),
         (AddTable(tables=("a",), handler_args=("x=1",)), "--handler-arg needs --handler"),
-        (AddTable(tables=("a",), merge_all=True), "--merge-all is not supported yet"),
+        (AddTable(tables=("a",), merge_all=True, no_merge=True), "cannot be given together"),
+        (AddTable(tables=("a",), merge_all=True, copy_condition="b"), "its own --where"),
         (AddTable(tables=("a",), max_parallel_copy=0), "at least 1"),
     ],
 )

@@ -19,7 +19,7 @@ from vedur.ops.session import Session
 from vedur.script.attrs import ScriptAttrs
 from vedur.script.missing_names import lacking
 from vedur.script.on_node import script_here
-from vedur.script.script import Script
+from vedur.script.script import Script, known_as
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ def _plan_script(
     def plan(statements: tuple[str, ...] = (), note: str = "", trouble: bool = False) -> NodePlan:
         return NodePlan(name, info.node_name, str(info.node_type), statements, note, trouble)
 
-    applied = applied_script(db, name)
+    here = name if info.is_root else known_as(name, session.queue, script.attrs)
+    applied = applied_script(db, here)
     if applied == script.text:
         return plan(note="already applied, skipping")
     if applied is not None and info.is_root:
@@ -84,13 +85,13 @@ def _plan_script(
             note="was applied with other content, give the changed script a new name", trouble=True
         )
     try:
-        here = script_here(
+        found = script_here(
             db, read_local_names(db, session.queue), script.text, ScriptAttrs(dict(script.attrs))
         )
     except UsageError as error:
         return plan(note=error.message, trouble=True)
-    if here.fits is None:
+    if found.fits is None:
         return plan(note="SQL only partially matches local setup", trouble=True)
-    if not here.fits:
+    if not found.fits:
         return plan(note="This SQL does not need to run on this node.")
-    return plan(here.statements)
+    return plan(found.statements)

@@ -294,7 +294,7 @@ class SparkLoader:
             return None
         # of several, the one that a retry cannot cure
         worst = max(errors, key=lambda error: not isinstance(error, ConnectError))
-        return type(worst)(worst.message, table=task.table.table)
+        return worst.with_values(table=task.table.table)
 
     def _enter_pool(self, title: str) -> None:
         try:

@@ -7,14 +7,16 @@ of them a fixed number for each. Without a `Quarantine` the first refused event 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
 from vedur.change.event import Event
-from vedur.change.quarantine import FailedEvent, Quarantine, name_failed_event
-from vedur.errors import DatabaseError, StateError
+from vedur.change.quarantine import FailedEvent, Quarantine, RowKey, name_failed_event
+from vedur.errors import DatabaseError, StateError, VedurError
 from vedur.pipeline.replay.row_by_row import RowWise
+from vedur.tables.part_rows import name_conflict
 
 _AT_ONCE = 500
 #: Of a chunk that failed: a savepoint for so many, then one for each of those that failed again.
@@ -92,9 +94,14 @@ class Ordered:
             key = self.rows.key(event)
             dest = self.rows.tables[table].dest
             failed = FailedEvent(event, table, dest, key.text if key else None)
-            named = name_failed_event(error, failed)
+            named = self._with_parts(name_failed_event(error, failed), table, key)
             if quarantine is None or not quarantine.takes_refused(failed, key, named):
                 raise named from error
             return
         if watches is not None and self.rows.empties(event):
             watches.release_truncated(table, event)
+
+    def _with_parts(self, error: VedurError, table: str, key: RowKey | None) -> VedurError:
+        """Name the parts where a row of another one is in the way."""
+        values = json.loads(key.text) if key is not None else None
+        return name_conflict(self.rows.db, self.rows.tables[table].home, error, values)

@@ -14,6 +14,7 @@ import logging
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -481,12 +482,19 @@ class TableMerge:
                 "chosen": selected.condition,
                 "keys": ", ".join(keys),
                 "own_keys": ", ".join(f"s.{k}" for k in keys),
-                "match": " and ".join(
-                    f"d.{quote_ident(k)} = s.{p}" for k, p in zip(self.keys, keys, strict=True)
-                ),
+                "match": " and ".join([*self._same_keys(), *self._own_rows]),
                 **words,
             }
         )
+
+    def _same_keys(self) -> list[str]:
+        return [f"d.{quote_ident(k)} = s.{self.position[k]}" for k in self.keys]
+
+    @cached_property
+    def _own_rows(self) -> list[str]:
+        """What keeps a change away from the rows of other tables that are in the same one here."""
+        own = self.spec.own("d")
+        return [f"({own}\n)"] if own else []
 
 
 def _require_composed(staged: Selection) -> None:

@@ -315,6 +315,8 @@ class RowWise:
         """
         row = {**values, **where}
         columns = tuple(row)
+        if spec.shared and said.op == "U":
+            return self._in_own_part(spec, said, values, where)
         insert = self._text(spec, "i", columns, tuple(where)), list(row.values())
         if said.op == "I":
             return [("I", *insert)]
@@ -325,6 +327,28 @@ class RowWise:
         if spec.condition:
             done.append(("d", leave, list(where.values())))
         return done if said.format == "sql" else [*done, ("i", *insert)]
+
+    def _in_own_part(
+        self, spec: TableSpec, said: EventType, values: dict[str, Any], where: dict[str, Any]
+    ) -> list[tuple[str, str, list[Any]]]:
+        """An update of a table that shares its place with others: only its own rows may change, and
+        afterwards nothing would tell a row that has left the part from one of the others'."""
+        row = {**values, **where}
+        if said.format == "sql":
+            moved = sorted(set(values) & set(spec.looks_at))
+            if moved:
+                raise StateError(
+                    f'table "{spec.name}" shares {spec.dest} with others, and an update as SQL '
+                    f'changes column "{moved[0]}" of its condition: it does not tell whether the '
+                    "row stays; let the root write events as JSON (event_format)"
+                )
+            return [("u", *self._written(spec, said, values, where))] if values else []
+        leave = self._text(spec, "l", tuple(row), tuple(where))
+        done: list[tuple[str, str, list[Any]]] = [("d", leave, [*where.values(), *row.values()])]
+        if values:
+            done.append(("u", *self._written(spec, said, values, where)))
+        insert = self._text(spec, "i", tuple(row), tuple(where))
+        return [*done, ("i", insert, list(row.values()))]
 
     def _decode(
         self, event: Event, said: EventType
@@ -391,10 +415,24 @@ class RowWise:
                 alias=alias,
                 condition=condition,
                 there=there,
-                missing=" and ".join(f"{there}.{name(c)} = {alias}.{name(c)}" for c in where)
-                or "false",
+                missing=" and ".join(
+                    [f"{there}.{name(c)} = {alias}.{name(c)}" for c in where]
+                    + ([f"({spec.own(there)}\n)".replace("%", "%%")] if spec.shared else [])
+                )
+                if where
+                else "false",
             )
         match = " and ".join(f"{name(c)} = {value(c)}" for c in where)
+        if spec.shared:
+            match += f" and ({condition}\n)"
+        if op == "l":
+            return query("replay", "row_leave_own").format(
+                **words,
+                match=match,
+                values=", ".join(f"{value(c)} as {name(c)}" for c in sets),
+                alias=alias,
+                condition=condition,
+            )
         if op == "T":
             kept = [c.name for c in spec.stage_columns if c.name not in sets]
             return query("replay", "row_replace").format(

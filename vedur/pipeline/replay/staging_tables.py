@@ -118,6 +118,7 @@ def load_specs(
             calls=tables[row.name].calls,
             partitions=target,
             home=tables[row.name].dest,
+            shared=tables[row.name].shared,
         )
     return specs
 

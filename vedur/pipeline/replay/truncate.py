@@ -8,6 +8,7 @@ from vedur.db import Database
 from vedur.errors import StateError
 from vedur.sql import query
 from vedur.tables.mapping import TableSpec
+from vedur.tables.part_rows import why_untold
 
 
 def truncate(db: Database, spec: TableSpec) -> None:
@@ -49,10 +50,14 @@ def _shared(db: Database, spec: TableSpec) -> bool:
 
 def _empty_part(db: Database, spec: TableSpec) -> None:
     """Remove the rows of one of several tables that come together."""
-    if not spec.condition:
+    why = why_untold(db, spec.home)
+    if why or not spec.condition:
+        why = why or "no condition (--where) tells them apart"
         raise StateError(
-            f"TRUNCATE would empty {spec.dest}, which has rows of other tables, too, and no "
-            "condition (--where) tells them apart: delete what should go, then skip the event"
+            f"TRUNCATE would empty {spec.dest}, which has rows of other tables, too, and {why}: "
+            "delete what should go, then skip the event; to let every TRUNCATE pass by, give the "
+            "table a handler with ignore_truncate (change-handler --handler=londiste "
+            "--handler-arg=ignore_truncate=1)"
         )
     words = {"only": spec.only, "dest": spec.dest, "condition": spec.condition}
     db.execute(query("replay", "truncate_part").format(**words))

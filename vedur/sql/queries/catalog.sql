@@ -57,7 +57,8 @@ where n.nspname || '.' || c.relname = any (%s)
 select t.queue_name,
        t.table_name,
        t.merge_state,
-       t.table_attrs
+       t.table_attrs,
+       n.node_type
 from londiste.table_info t
      join pgq_node.node_info n on n.queue_name = t.queue_name
 where t.local
@@ -462,7 +463,7 @@ with here as (
     union
     select p.relid from here h, pg_catalog.pg_partition_ancestors(h.oid) p
 )
-select i.queue_name, i.table_name
+select i.queue_name, i.table_name, coalesce(i.dest_table, i.table_name) as dest
 from tree t
 join pg_catalog.pg_class c on c.oid = t.oid
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
@@ -529,3 +530,45 @@ select exists (
         and pg_catalog.has_schema_privilege(n.oid, 'usage')
         and pg_catalog.has_function_privilege(p.oid, 'execute')
 )
+
+-- name: parts
+-- The tables of sets that bring rows to one local table, in the order in which one of them leads.
+select i.queue_name,
+       i.table_name,
+       i.merge_state,
+       i.table_attrs,
+       i.dropped_ddl is not null as has_ddl,
+       n.node_type,
+       n.combined_queue,
+       s.provider_node
+from londiste.table_info i
+join pgq_node.node_info n on n.queue_name = i.queue_name and n.node_type <> 'root'
+left join pgq_node.local_state s on s.queue_name = n.queue_name and s.consumer_name = n.worker_name
+where i.local
+  and coalesce(i.dest_table, i.table_name) = %s
+order by i.queue_name collate "C", i.table_name
+
+-- name: shared_tables
+-- Those tables of a set to whose local table another table of a set brings rows, too; `merges`: one of another queue
+-- that takes part in the same merge.
+select i.table_name,
+       bool_or(o.queue_name <> i.queue_name and n.node_type = 'leaf' and m.node_type = 'leaf'
+           and m.combined_queue is not distinct from n.combined_queue) as merges
+from londiste.table_info i
+join pgq_node.node_info n on n.queue_name = i.queue_name and n.node_type <> 'root'
+join londiste.table_info o on o.local
+    and coalesce(o.dest_table, o.table_name) = coalesce(i.dest_table, i.table_name)
+    and (o.queue_name, o.table_name) <> (i.queue_name, i.table_name)
+join pgq_node.node_info m on m.queue_name = o.queue_name and m.node_type <> 'root'
+where i.queue_name = %s
+  and i.local
+group by i.table_name
+
+-- name: in_two_parts
+-- Does a row of the table fulfil the conditions of two parts?
+select exists (select from {dest} as t where ({sum}) > 1)
+
+-- name: part_has_row
+-- Is there a row with a key that fulfils the condition of a part?
+select exists (select from {dest} as t where {match} and ({condition}
+    ))

@@ -377,6 +377,8 @@ select {queue}, {name}, {dest_name}, {tick}, 'update', {key},
 from {only} {dest} as t
 join (select distinct on ({row_key}) * from {rows} r) r on {row_match}
 where {differs}
+    and ({condition}
+    )
 
 -- name: repair_update
 -- And changed.
@@ -384,6 +386,8 @@ update {only} {dest} as t
 set {sets}
 from (select distinct on ({row_key}) * from {rows} r) r
 where {row_match} and {differs}
+    and ({condition}
+    )
 
 -- name: repair_take_out
 -- The same in two halves, where an update could collide in passing with a row that is itself about
@@ -391,6 +395,8 @@ where {row_match} and {differs}
 delete from {only} {dest} as t
 using (select distinct on ({row_key}) * from {rows} r) r
 where {row_match} and {differs}
+    and ({condition}
+    )
 
 -- name: repair_move
 -- The same for a table with columns of its own, whose rows go on to the tables that inherit from it: what only
@@ -399,6 +405,8 @@ with gone as (
     delete from {only} {dest} as t
     using (select distinct on ({row_key}) * from {rows} r) r
     where {row_match} and {differs}
+        and ({condition}
+        )
     returning t.ctid as vedur_place, t.tableoid as vedur_home, t.*
 ), kept as (
     select distinct on ({gone_columns}) g.*
@@ -416,7 +424,8 @@ with come as (
     insert into {dest} as t ({columns}) overriding system value
     select {values}
     from (select distinct on ({row_key}) * from {rows} r) r
-    where not exists (select 1 from {only} {dest} as t where {row_match})
+    where not exists (select 1 from {only} {dest} as t where {row_match} and ({condition}
+        ))
     returning t.*
 )
 insert into vedur.repair_log

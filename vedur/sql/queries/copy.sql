@@ -395,6 +395,35 @@ where queue_name = %s
   and table_name = %s
   and local
 
+-- name: end_part
+-- The rows of one part of a merged table are there. What its lead has taken away stays recorded.
+update londiste.table_info
+set custom_snapshot = %s, merge_state = %s
+where queue_name = %s
+  and table_name = %s
+  and local
+
+-- name: end_lead
+-- The table has its structure back, with all parts in it.
+update londiste.table_info
+set dropped_ddl = null
+where queue_name = %s
+  and table_name = %s
+  and local
+
+-- name: loaded_parts
+-- Tables with slices of a first copy that are in the table already.
+select distinct queue_name, table_name from vedur.copy_slice where done_at is not null
+
+-- name: lock_table
+-- Waits for those who load it, and keeps others out until the transaction ends.
+lock table {table} in access exclusive mode
+
+-- name: remove_part
+-- The rows of one part of a merged table, where a condition tells them.
+delete from {dest} as t where ({condition}
+    )
+
 -- name: short_lock
 -- For this transaction: rather leave something than wait for it.
 set local lock_timeout = '100ms'

@@ -385,6 +385,12 @@ where ({condition}
 delete from {only} {dest} where {match} and ({condition}
     ) is not true
 
+-- name: row_leave_own
+-- The same for a table that shares its place with others: its own row, which an update takes out of the part.
+delete from {only} {dest} where {match} and not coalesce((
+    select ({condition}
+    ) from (select {values}) as {alias}), false)
+
 -- name: row_update
 -- One row by its key.
 update {only} {dest} set {sets} where {match}

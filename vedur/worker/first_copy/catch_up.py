@@ -35,6 +35,7 @@ from vedur.sql import query
 from vedur.tables.mapping import TableMap
 from vedur.worker.apply_range import AppliedRange, apply_range
 from vedur.worker.first_copy.context import CopySetup, MakeApplier, TableJob
+from vedur.worker.first_copy.parts import WAIT_REPLAY, restore_structure
 from vedur.worker.first_copy.seats import Seat, Seats
 from vedur.worker.first_copy.states import MergeState, State, snapshot_is_past
 from vedur.worker.first_copy.steps import Step
@@ -49,6 +50,8 @@ _SLICE_EVENTS = 50_000
 _MAX_SLICES = 4
 _POLL = 0.05
 _SLOW_POLL = 1.0
+#: Other parts of a merged table are loaded by other workers, which do not call.
+_PARTS_POLL = 0.5
 #: The worker's answer is called out; so long it may not be heard.
 _WORKER_WAIT = 5.0
 #: The worker may wait for a copy that has this many events of the queue to look through.
@@ -77,6 +80,9 @@ class CatchUp:
         self._stale = False
         self.staged = False
         self._past = 0  # the hand-over is not asked for before this tick
+        self._parts_awaited = False  # other parts of a merged table are not loaded yet
+        self._said_parts = False
+        self._leads = False  # they are, and it is this one that builds the indexes
         self._lacking = False  # the node does not have the tick yet that was agreed on
 
     def run(self) -> None:
@@ -185,6 +191,13 @@ class CatchUp:
             done = self._try_move(seat)
             if done:
                 self._finish(seat)
+        if self._parts_awaited:
+            self._parts_awaited = False
+            self.clock.wait(self.job.nudge, _PARTS_POLL)
+        if self._leads:
+            self._leads = False
+            with self.setup.connect() as target:
+                restore_structure(self.setup, target, self.job)
         if self._lacking:
             self._lacking = False
             self.clock.wait(self.job.nudge, _POLL)
@@ -227,7 +240,11 @@ class CatchUp:
         if state.state is State.OK:
             return True
         at = self._position(target)
-        if state.state is State.CATCHING_UP:
+        if state.state is State.CATCHING_UP and table.copy_role == WAIT_REPLAY:
+            self._await_parts()
+        elif state.state is State.CATCHING_UP and table.dropped_ddl is not None:
+            self._leads = True
+        elif state.state is State.CATCHING_UP:
             self._ask_hand_over(target, stage, provider, at)
         elif state.state is State.WANNA_SYNC:
             if state.tick == at and at >= self._past:
@@ -259,6 +276,13 @@ class CatchUp:
         # the worker waits for ticks: as good a call as a new one
         wake_worker(provider, self.setup.queue)
         self.job.on_move()
+
+    def _await_parts(self) -> None:
+        """Changes wait until the last part of the table is loaded and its indexes are there."""
+        self._parts_awaited = True
+        if not self._said_parts:
+            self._said_parts = True
+            log.info("%s: loaded, waits for the other parts of %s", self.job.name, self.job.dest)
 
     def _near(self, target: vdb.Database, provider: vdb.Database, at: int) -> bool:
         """Is what the worker has ahead of the copy little enough to let it wait for that?

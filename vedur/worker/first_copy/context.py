@@ -201,6 +201,7 @@ class TableJob:
     consumer: str
     started: bool = False
     small: bool = False  # loaded together with others, its indexes in place
+    merged: bool = False  # one of several parts that are loaded into one table (parts.py)
     nudge: threading.Event = field(default_factory=threading.Event)
     on_move: Callable[[], None] = lambda: None
     asleep_in: str | None = None  # the state in which it waits for the worker
@@ -230,6 +231,11 @@ class TableJob:
     def keeps_rows(self) -> bool:
         """`--skip-truncate`: what is in the table stays."""
         return self.table.keeps_rows
+
+    @property
+    def in_one(self) -> bool:
+        """Is its load one transaction, because rows are in the table that it must leave alone?"""
+        return self.keeps_rows or self.merged
 
     def cancel(self) -> None:
         """Ask the owner to stop."""

@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Generic
 
 from vedur.catalog import TableInfo
 from vedur.catalog.copy_source import NEAREST
-from vedur.catalog.tables import change_table_state
+from vedur.catalog.tables import change_table_state, shared_tables
 from vedur.clock import SYSTEM, Clock
 from vedur.db import Database
 from vedur.errors import CopyAbandoned, TableChanged, VedurError, first_line
+from vedur.failpoint import reach
 from vedur.sql import query
 from vedur.worker.first_copy.catch_up import CatchUp
 from vedur.worker.first_copy.context import (
@@ -39,6 +40,7 @@ from vedur.worker.first_copy.finish import Settler
 from vedur.worker.first_copy.group import Groups
 from vedur.worker.first_copy.hand_over import HandOver
 from vedur.worker.first_copy.ownership import Ownership
+from vedur.worker.first_copy.parts import is_merged, must_wait_for_parts
 from vedur.worker.first_copy.places import Places
 from vedur.worker.first_copy.seats import Seats
 from vedur.worker.first_copy.states import MergeState, State
@@ -203,25 +205,41 @@ class Copying(Generic[PlanT]):
         places = Places.read(target, self.setup, provider)
         load: dict[CopySource, list[TableInfo]] = {}
         failed: list[tuple[TableJob, VedurError]] = []
+        shared = shared_tables(target, self.setup.queue)
+        merged = {t.table_name for t in waiting if is_merged(t, shared)}
         for table in waiting:
             loads = MergeState.parse(table.merge_state).state in (State.NONE, State.IN_COPY)
+            if loads and table.table_name in merged and self._waits_for_parts(target, table):
+                continue
             try:
-                source = self._source(target, places, table, loads)
+                source = self._source(target, places, table, loads, merged)
             except VedurError as error:
-                failed.append((self._new_job(table, places.provider), error))
+                failed.append((self._new_job(table, places.provider, merged), error))
                 continue
             if source is None:
                 continue
             if loads:
                 load.setdefault(source, []).append(table)
             else:
-                self._start_catch_up(self._new_job(table, source))
+                self._start_catch_up(self._new_job(table, source, merged))
         for source, some in load.items():  # the tables of one node share a snapshot
             if self._groups.free > 0:
                 for table in some:
                     self._found.pop(table.table_name, None)
-                self._groups.start([self._new_job(t, source) for t in some], source)
+                self._groups.start([self._new_job(t, source, merged) for t in some], source)
         return failed
+
+    def _waits_for_parts(self, target: Database, table: TableInfo) -> bool:
+        """Must its load wait for other parts of the table that it goes to? One that has not begun
+        is announced first: the parts have roles only then."""
+        if table.merge_state is None:
+            state = State.IN_COPY.value
+            announced = change_table_state(target, self.setup.queue, table, None, state)
+            reach("copy.announced")
+            if announced is not None:
+                self._wake_worker()
+            return True
+        return must_wait_for_parts(table) and not self._is_loaded(target, table, merged=True)
 
     def _is_left_alone(self, target: Database, table: TableInfo) -> bool:
         """Read whether its handler copies nothing; then it is in sync as it is, and marked so."""
@@ -240,14 +258,19 @@ class Copying(Generic[PlanT]):
         return state is not State.OK or name in self._unfinished
 
     def _source(
-        self, target: Database, places: Places, table: TableInfo, loads: bool
+        self,
+        target: Database,
+        places: Places,
+        table: TableInfo,
+        loads: bool,
+        merged: Collection[str],
     ) -> CopySource | None:
         """The node that a table is copied from; None while it is looked for.
 
         A copy that has begun to catch up stays where it is, and so does one whose rows are loaded
         and cannot be loaded twice.
         """
-        if not loads or self._is_loaded(target, table):
+        if not loads or self._is_loaded(target, table, merged=table.table_name in merged):
             return places.of_copy(target, table)
         wanted = table.copy_node
         if wanted is None:
@@ -260,9 +283,9 @@ class Copying(Generic[PlanT]):
             self._threads.start(lambda: self._seek(places, table), "vedur-copy-node")
         return found
 
-    def _is_loaded(self, target: Database, table: TableInfo) -> bool:
+    def _is_loaded(self, target: Database, table: TableInfo, *, merged: bool) -> bool:
         """Read whether a crash has left a table whose rows are kept, and loaded."""
-        if not table.keeps_rows or table.merge_state != State.IN_COPY.value:
+        if not (table.keeps_rows or merged) or table.merge_state != State.IN_COPY.value:
             return False
         asked = [self.setup.queue, table.table_name]
         return target.value(query("copy", "complete_snapshot"), asked) is not None
@@ -284,8 +307,9 @@ class Copying(Generic[PlanT]):
             self._found[name] = found
         self._on_move()
 
-    def _new_job(self, table: TableInfo, source: CopySource) -> TableJob:
-        job = TableJob(table, source, self.setup.consumer(table.table_name))
+    def _new_job(self, table: TableInfo, source: CopySource, merged: Collection[str]) -> TableJob:
+        name = table.table_name
+        job = TableJob(table, source, self.setup.consumer(name), merged=name in merged)
         self._jobs[table.table_name] = job
         return job
 

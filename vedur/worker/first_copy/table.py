@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Generic
 
@@ -42,15 +41,14 @@ from vedur.node.position import read_position
 from vedur.sql import query
 from vedur.tables.fkeys import drop_table_fkey, find_table_fkeys
 from vedur.tables.indexes import (
-    Part,
+    NOTHING_GONE,
     TableDdl,
-    build_jobs,
-    build_part,
     drop_parts,
     finish_parts,
     parse_script,
     read_ddl,
 )
+from vedur.tables.part_rows import name_conflict
 from vedur.worker.first_copy.columns import accept_columns, let_worker_pass
 from vedur.worker.first_copy.context import (
     CopySetup,
@@ -60,6 +58,7 @@ from vedur.worker.first_copy.context import (
     PlanT,
     TableJob,
 )
+from vedur.worker.first_copy.parts import SharedPlace, build_indexes, remove_own_rows
 from vedur.worker.first_copy.places import ConsumerPlace, read_consumer_node
 from vedur.worker.first_copy.progress import Progress
 from vedur.worker.first_copy.states import State
@@ -171,7 +170,7 @@ class SnapshotLoad(Generic[PlanT]):
         One with indexes put aside by an earlier attempt is not among them, and none whose rows
         are kept: such a load is one transaction of its own.
         """
-        wanted = {j.name: j for j in jobs if not j.keeps_rows and not j.table.dropped_ddl}
+        wanted = {j.name: j for j in jobs if not j.in_one and not j.table.dropped_ddl}
         named = {n: parse_name(s.dest_table) for n, s in self._sources.items() if n in wanted}
         asked = {
             "names": list(named),
@@ -191,10 +190,10 @@ class SnapshotLoad(Generic[PlanT]):
     def _loaded_before(self, target: vdb.Database, job: TableJob) -> str | None:
         """The snapshot of a load that a crash left complete; only where rows must be kept.
 
-        Rows that were there before cannot be told from loaded ones, so such a table is never
-        loaded twice; every other table is emptied and loaded again.
+        Rows that were there before, or come from other parts, cannot be told from loaded ones, so
+        such a table is never loaded twice; every other table is emptied and loaded again.
         """
-        if not job.keeps_rows or job.table.merge_state != State.IN_COPY.value:
+        if not job.in_one or job.table.merge_state != State.IN_COPY.value:
             return None
         found = target.value(query("copy", "complete_snapshot"), [self.setup.queue, job.name])
         return None if found is None else str(found)
@@ -233,8 +232,15 @@ class SnapshotLoad(Generic[PlanT]):
             done = self._loaded_before(target, job)
             if done is None:
                 done = self._fill(target, job, snapshot)
+            self._end(target, job, done)
+
+    def _end(self, target: vdb.Database, job: TableJob, visible: str) -> None:
+        """Step 7; the indexes of a merged table come back after its last part (catch_up.py)."""
+        if job.merged:
+            self._end_part(target, job, visible)
+        else:
             self.setup.enter(target, job, Step.REBUILD)
-            self._rebuild(target, job, done)
+            self._rebuild(target, job, visible)
 
     def load_together(
         self, jobs: Sequence[TableJob], done: Callable[[TableJob, Exception | None], None]
@@ -262,8 +268,7 @@ class SnapshotLoad(Generic[PlanT]):
             for job, plan in ready:
                 try:
                     visible = self._load(target, job, plan, snapshot)
-                    self.setup.enter(target, job, Step.REBUILD)
-                    self._rebuild(target, job, visible)
+                    self._end(target, job, visible)
                 except Exception as error:
                     done(job, error)
                 else:
@@ -297,9 +302,12 @@ class SnapshotLoad(Generic[PlanT]):
         self.setup.enter(target, job, Step.LOAD)
         started = self.clock.monotonic()
         with Progress(self.setup, job.name, plan, self.clock) as progress:
-            rows = self.loader.load(
-                self.provider, target, snapshot.exported, snapshot.visible, plan
-            )
+            try:
+                rows = self.loader.load(
+                    self.provider, target, snapshot.exported, snapshot.visible, plan
+                )
+            except VedurError as error:
+                raise name_conflict(target, job.table.dest_table, error) from error
         progress.finish(target)
         reach("copy.loaded")
         self._require_sound(job, plan, snapshot)
@@ -312,7 +320,7 @@ class SnapshotLoad(Generic[PlanT]):
         self, target: vdb.Database, job: TableJob, snapshot: ProviderSnapshot, source: TableInfo
     ) -> PlanT:
         with self._planning:  # one connection, several tables
-            mapping = job.table.mapping_from(source)
+            mapping = replace(job.table.mapping_from(source), keeps_rows=job.in_one)
             return self.loader.plan(snapshot.holder, target, self.setup.queue, mapping)
 
     def _require_sound(self, job: TableJob, plan: PlanT, snapshot: ProviderSnapshot) -> None:
@@ -387,14 +395,19 @@ class SnapshotLoad(Generic[PlanT]):
         queue = self.setup.queue
         target.execute(query("copy", "end_left_tasks"), [plan.task_name])
         with target.transaction():
+            # a command that adds another part of the table waits, and so do the parts' copies
+            target.value(query("admin", "lock_destination"), [job.table.dest_table])
             if not hold_table(target, queue, job.table):
                 raise CopyAbandoned  # the table may be somebody else's now: it must not be emptied
             set_replication_role(target, "replica")
+            place = SharedPlace.read(target, queue, job) if job.merged else None
             if available(target):  # what waited for the old rows has no use for the new ones
                 end_obsolete(target, queue, job.name, "is copied anew")
             self.loader.store(target, plan)
             target.execute(query("copy", "set_snapshot"), [snapshot.visible, queue, job.name])
-            if not job.keeps_rows:
+            if place is not None:
+                self._join(target, job, place)
+            elif not job.keeps_rows:
                 spread = job.table.mapping.partitions
                 # partitions that are made meanwhile get their indexes from the table
                 if job.table.dropped_ddl or not (job.small or spread):
@@ -406,6 +419,59 @@ class SnapshotLoad(Generic[PlanT]):
                 only = "" if relation.kind == "p" or tree else "only "
                 target.execute(f"truncate {only}{job.dest.quoted}")
             reach("copy.emptied")
+
+    def _join(self, target: vdb.Database, job: TableJob, place: SharedPlace) -> None:
+        """Make the table ready for the rows of one part: the first part strips and empties it, and
+        no part ever touches what others have brought."""
+        self._require_parts(target, job, place)
+        if place.leads and not place.stripped:
+            # nobody loads now: what others have loaded is seen from here on
+            target.execute(query("copy", "lock_table").format(table=job.dest.quoted))
+            place = SharedPlace.read(target, self.setup.queue, job)
+            if not place.ready:  # parts that are replayed need the indexes
+                self._strip_indexes(target, job)
+            if self.setup.table(target, job.name).dropped_ddl is None:
+                script = TableDdl((NOTHING_GONE,)).script()
+                local_set_table_struct(target, self.setup.queue, job.name, script)
+            reach("copy.led")
+        self.setup.enter(target, job, Step.TRUNCATE)
+        if place.empties:
+            relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
+            only = "" if relation.kind == "p" else "only "
+            target.execute(f"truncate {only}{job.dest.quoted}")
+        elif not job.keeps_rows:
+            remove_own_rows(target, job, place)
+
+    def _require_parts(self, target: vdb.Database, job: TableJob, place: SharedPlace) -> None:
+        """Tables that come together in another way than by a merge are not coordinated."""
+        if job.table.mapping.partitions is not None:
+            raise StateError(
+                f'table "{job.name}" is spread over partitions by its handler, and "{job.dest}" '
+                "has rows of other parts: such tables cannot be merged"
+            )
+        merged = {part.table for part in place.others}
+        others = [name for name in sharing(target, self.setup.queue, job.table)
+                  if name not in merged]  # fmt: skip
+        if others or place.strangers:
+            names = ", ".join([*others, *map(str, place.strangers)])
+            raise StateError(
+                f'the copy of "{job.name}" cannot be coordinated with {names}, whose rows are in '
+                f'"{job.dest}", too: remove one of the tables, or add this one with --expect-sync'
+            )
+
+    def _end_part(self, target: vdb.Database, job: TableJob, visible: str) -> None:
+        """The rows of a part are there; the structure stays as it is until all parts are."""
+        with target.transaction():
+            target.value(query("admin", "lock_destination"), [job.table.dest_table])
+            if not hold_table(target, self.setup.queue, job.table):
+                raise CopyAbandoned
+            self._require_own(target, job, visible)
+            state = State.CATCHING_UP.value
+            words = [visible, state, self.setup.queue, job.name]
+            target.execute(query("copy", "end_part"), words)
+            job.table = replace(job.table, custom_snapshot=visible, merge_state=state)
+            target.execute(query("copy", "forget_slices"), [self.setup.queue, job.name])
+            reach("copy.joined")
 
     def _require_own_rows(self, target: vdb.Database, job: TableJob) -> None:
         """A copy begins with an empty table: nobody else's rows may be in it."""
@@ -437,12 +503,8 @@ class SnapshotLoad(Generic[PlanT]):
     def _rebuild(self, target: vdb.Database, job: TableJob, visible: str) -> None:
         """Indexes side by side, then constraints with the change of state in one transaction."""
         ddl = parse_script(self.setup.table(target, job.name).dropped_ddl) or TableDdl(())
-        first, then = build_jobs(ddl)
-        if first:
-            with ThreadPoolExecutor(min(len(first), self.setup.build_connections)) as pool:
-                list(pool.map(self._build, first))
+        then = build_indexes(self.setup, target, job, ddl)
         relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
-        target.execute(f"analyze {job.dest.quoted}")
         with target.transaction():
             if not hold_table(target, self.setup.queue, job.table):
                 raise CopyAbandoned
@@ -473,11 +535,6 @@ class SnapshotLoad(Generic[PlanT]):
         at = read_position(target, queue, job.consumer)
         if loaded != visible or at != self._ticks.get(job.name, at):
             raise StateError(f'the copy of table "{job.name}" was begun anew by another session')
-
-    def _build(self, part: Part) -> None:
-        with self.setup.connect() as db:
-            db.with_memory("maintenance_work_mem", self.setup.maintenance_work_mem)
-            build_part(db, part)
 
 
 def clean_up(setup: CopySetup, make_applier: MakeApplier, provider: str, name: str) -> None:

@@ -1,0 +1,161 @@
+"""First copies of several parts into one table: who strips it, who waits, who brings indexes back.
+
+The roles are those of `londiste._coordinate_copy`, so workers of other programs may copy other
+parts. Of the parts that are to be copied one leads: it takes the indexes away, empties the table
+once and keeps what it took away in its own row (`dropped_ddl`); that it has such a row is what the
+others wait for. All parts load, each in one transaction, so a part whose copy died has left no
+rows, and nothing that others have loaded need be removed. When the last part is loaded, the lead
+builds the indexes; the others catch up after that.
+
+A part that is copied while others are in sync (added later, or copied anew) leaves the indexes
+where they are, and removes its own rows by its condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from vedur import db as vdb
+from vedur.catalog.parts import TablePart, find_part, read_parts
+from vedur.catalog.tables import TableInfo, hold_table
+from vedur.change.attrs import MAX_PARALLEL_COPY, MERGE
+from vedur.errors import CopyAbandoned, StateError, VedurError
+from vedur.failpoint import reach
+from vedur.sql import query
+from vedur.tables.condition import written
+from vedur.tables.indexes import Part, TableDdl, build_jobs, build_part, finish_parts, parse_script
+from vedur.tables.part_rows import name_conflict, why_untold
+from vedur.worker.first_copy.context import CopySetup, TableJob
+from vedur.worker.first_copy.steps import Step
+
+#: Roles of a part (`copy_role`).
+WAIT_COPY = "wait-copy"
+WAIT_REPLAY = "wait-replay"
+
+
+def is_merged(table: TableInfo, shared: Mapping[str, bool]) -> bool:
+    """Is the copy of a table one of several into the same table, or may it become one? Pure.
+
+    One that was added as a part leaves room for others from its beginning.
+    """
+    return shared.get(table.table_name, False) or MERGE in table.attrs
+
+
+def must_wait_for_parts(table: TableInfo) -> bool:
+    """Must the load of a part wait: for the lead, or because enough parts are loaded at a time?
+    Pure."""
+    most = table.attrs.get(MAX_PARALLEL_COPY)
+    too_many = most is not None and most.isdecimal() and table.copy_pos >= max(int(most), 1)
+    return table.copy_role == WAIT_COPY or too_many
+
+
+@dataclass(frozen=True)
+class SharedPlace:
+    """The table that parts are loaded into, as one of them finds it."""
+
+    me: TablePart
+    others: Sequence[TablePart]
+    strangers: Sequence[TablePart]  # they share the table, and their copies are not coordinated
+
+    @classmethod
+    def read(cls, target: vdb.Database, queue: str, job: TableJob) -> SharedPlace:
+        """Read who shares the table; good as long as the caller holds the destination's lock."""
+        parts = read_parts(target, job.table.dest_table)
+        me = find_part(parts, queue, job.name)
+        if me is None:
+            raise CopyAbandoned
+        rest = [part for part in parts if part is not me]
+        others = [part for part in rest if part.merges_with(me)]
+        return cls(me, others, [part for part in rest if part not in others])
+
+    @property
+    def stripped(self) -> bool:
+        """Has this part taken the structure away before, in an attempt that died?"""
+        return self.me.has_ddl
+
+    @property
+    def leads(self) -> bool:
+        """Is it this part that strips the table? The one that comes first under the lock does: by
+        its row the others see that they do not."""
+        return self.stripped or not any(part.has_ddl or part.copied for part in self.others)
+
+    @property
+    def ready(self) -> bool:
+        """Is another part in sync, so that its changes are replayed meanwhile?"""
+        return any(part.ready for part in self.others)
+
+    @property
+    def empties(self) -> bool:
+        """May the table be emptied: by the lead, once, with nobody's rows in it?"""
+        if not self.leads or self.stripped or self.me.keeps_rows:
+            return False
+        return not any(p.loaded or p.copied or p.ready or p.keeps_rows for p in self.others)
+
+
+def remove_own_rows(target: vdb.Database, job: TableJob, place: SharedPlace) -> None:
+    """Remove the rows that an earlier copy of this part has brought, and no others.
+
+    The load is one transaction: an attempt that died has left nothing. Only rows that were in sync
+    once (resync), or were loaded before other parts came, can be there, and a condition must tell
+    them.
+    """
+    if not place.others:
+        return
+    dest = job.table.dest_table
+    why = why_untold(target, dest)
+    if not why:
+        condition = written(job.condition, alias="t")
+        words = {"dest": job.dest.quoted, "condition": condition}
+        target.execute(query("copy", "remove_part").format(**words))
+    elif place.me.loaded:
+        raise StateError(
+            f'a copy of "{job.name}" died with some of its rows in "{dest}", and they cannot be '
+            f"told from the rows of other parts: {why}. Remove all parts of the table "
+            "(remove-table), and add them again with --merge-all"
+        )
+
+
+def build_indexes(
+    setup: CopySetup, target: vdb.Database, job: TableJob, ddl: TableDdl
+) -> list[Part]:
+    """Build indexes side by side, each unless it is there; returns what must follow in order, in
+    the transaction that ends the work."""
+    first, then = build_jobs(ddl)
+
+    def build(part: Part) -> None:
+        with setup.connect() as db:
+            db.with_memory("maintenance_work_mem", setup.maintenance_work_mem)
+            build_part(db, part)
+
+    if first:
+        with ThreadPoolExecutor(min(len(first), setup.build_connections)) as pool:
+            list(pool.map(build, first))
+    target.execute(f"analyze {job.dest.quoted}")
+    return then
+
+
+def restore_structure(setup: CopySetup, target: vdb.Database, job: TableJob) -> None:
+    """Step 7 of the part that leads, when all parts are loaded: the indexes come back."""
+    setup.enter(target, job, Step.REBUILD)
+    table = setup.table(target, job.name)
+    text = table.dropped_ddl
+    if text is None:
+        return
+    ddl = parse_script(text)
+    try:
+        then = build_indexes(setup, target, job, ddl or TableDdl(()))
+    except VedurError as error:
+        raise name_conflict(target, table.dest_table, error) from error
+    relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
+    with target.transaction():
+        target.value(query("admin", "lock_destination"), [table.dest_table])
+        if not hold_table(target, setup.queue, table):
+            raise CopyAbandoned
+        if ddl is None:
+            target.execute(text)  # written by another program
+        finish_parts(target, relation.oid, then)
+        target.execute(query("copy", "end_lead"), [setup.queue, job.name])
+        job.table = replace(table, dropped_ddl=None)
+        reach("copy.restored")
