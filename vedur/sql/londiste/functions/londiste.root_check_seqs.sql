@@ -19,6 +19,7 @@ declare
     _seq record;
     _value bigint;
     _ahead bigint;
+    _due boolean;
 begin
     select n.node_type
     into _type
@@ -49,12 +50,11 @@ begin
             when _seq.up then least(_value + i_buffer * 3::numeric, _seq.seqmax)
             else greatest(_value - i_buffer * 3::numeric, _seq.seqmin)
         end;
-        if _ahead <> _seq.last_value
-            and case
-                when _seq.up then _value + i_buffer::numeric >= _seq.last_value
-                else _value - i_buffer::numeric <= _seq.last_value
-            end
-        then
+        _due := case
+            when _seq.up then _value + i_buffer::numeric >= _seq.last_value
+            else _value - i_buffer::numeric <= _seq.last_value
+        end;
+        if _due and _ahead <> _seq.last_value then
             perform pgq.insert_event(
                 i_queue_name, 'londiste.update-seq', _ahead::text, _seq.seq_name, null, null, null);
             update londiste.seq_info s
