@@ -141,6 +141,7 @@ def test_a_failover_into_a_takeover_that_was_begun(
         assert provider(chain, "n1") == "n2"
 
 
+@pytest.mark.draw("takeovers")
 def test_a_third_node_was_made_root_meanwhile(make_chain: MakeChain, no_cleaning: None) -> None:
     """The takeover by n2 goes on until it times out, and must not open n1 again: n3 is root."""
     chain = make_bank(make_chain, 3, leaf=False)

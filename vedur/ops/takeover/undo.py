@@ -25,7 +25,7 @@ from vedur.node.epoch import keeps_epochs, read_deposed
 from vedur.node.plan import Member, require_member
 from vedur.node.setup import register_location
 from vedur.node.takeover import Note, find_heirs, find_rival, read_note, replaced
-from vedur.ops.members import SetView, read_member
+from vedur.ops.members import Answering, SetView, read_member
 from vedur.ops.session import Session
 from vedur.ops.takeover.note import require_note, set_note
 from vedur.ops.takeover.options import TakeoverOptions, run_hook
@@ -77,7 +77,7 @@ def ask_again(session: Session, view: SetView) -> dict[str, Member]:
 def _ask_everybody(session: Session, view: SetView) -> tuple[SetView, dict[str, str]]:
     """Ask those, too, that are called dead: silence proves nothing, an answer does. Returns also
     the nodes whose servers answer and turn this command away, with the reason."""
-    members, databases = ask_again(session, view), dict(view.databases)
+    members, databases = ask_again(session, view), Answering(view.databases)
     refusing: dict[str, str] = {}
     for name, location in view.locations.items():
         if name in databases:
