@@ -246,6 +246,8 @@ def test_a_restored_root_is_not_taken_over_by_numbers(make_chain: MakeChain) -> 
         assert not n2.db.value("select vedur.is_root()")
         live._undo(StateError("planted"))
         assert roots(chain) == ["n1"]
+        with pytest.raises(StateError, match="was undone meanwhile"):
+            live._promote(note)  # one that was asleep since
         with pytest.raises(StateError, match="takeover n1 --dead-root --node=n2"):
             n1.db.execute("delete from pgq.tick where tick_id = %s", [note.tick])
             n1.renew()

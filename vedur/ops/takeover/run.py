@@ -14,10 +14,10 @@ transaction on one node, whose state the nodes keep themselves (`vedur/node/take
     leave             nobody keeps a place for the new root any more (`leave.py`)
     compare           its tables are those of the new root (`verify.py`)
 
-Until the promotion an error, an interrupt or --abort opens the old root again, and lets the hook
-undo what it has done (`undo.py`). The epoch of the new reign is chosen when the old root is closed, and undoing
-bars it on the new root first: a command that hangs somewhere cannot promote it any more. After the
-promotion the same command finishes what is left.
+Until the promotion an error, an interrupt or --abort opens the old root again (`undo.py`), and lets
+the hook undo what it has done. The epoch of the new reign is chosen when the old root is closed,
+and undoing bars it on the new root first: a command that hangs cannot promote it any more. After
+the promotion the same command finishes what is left; that epoch tells it from a failover.
 """
 
 from __future__ import annotations
