@@ -228,7 +228,7 @@ def test_a_restored_root_is_not_taken_over_by_numbers(make_chain: MakeChain) -> 
     backup.restore()
     n1.db.execute("update acct set n = n + (-1) ^ id where id < 4")  # on n1 only
     ticker = with_params(n2.settings.db, application_name="pgqd")
-    options = TakeoverOptions(max_lag=600.0)
+    options = TakeoverOptions(max_lag=1.0)
     with psycopg.connect(ticker), n2.session() as session:
         reasons = check_switchover(session, options)[2]
         assert any('"n1" was restored from a backup; run "rejoin" on "n2"' in r for r in reasons)
@@ -292,7 +292,7 @@ def test_every_check_is_provoked(make_chain: MakeChain) -> None:
     )
     ticker = with_params(chain["n2"].settings.db, application_name="pgqd")
 
-    def reasons(max_lag: float = 600.0) -> str:
+    def reasons(max_lag: float = 1.0) -> str:
         with chain["n2"].session() as session:
             return "\n".join(check_switchover(session, TakeoverOptions(max_lag=max_lag))[2])
 
