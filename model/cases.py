@@ -82,7 +82,7 @@ MISTAKES = (
     Mistake(
         "KEEP_APART", "dead", "resurrect keeps lost events in a second transaction", whole=True
     ),
-    Mistake("BY_NAME", "begun", "a takeover is finished by the name of the new root, not the epoch"),
+    Mistake("BY_NAME", "begun", "a takeover is finished by the name of the root, not the epoch"),
     Mistake("ABORT_BLIND", "begun", "--abort asks only whether its own epoch reigns"),
     Mistake("NO_REPAIR", "dead", "resurrect does not repair the tables"),
 )
