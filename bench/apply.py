@@ -15,6 +15,7 @@ from typing import Any
 
 from bench.field import Field, load_average, save
 from bench.peers import REPLICATING, Peer, chosen, settings
+from bench.peers.base import time_backlog
 from bench.peers.lineup import Lineup
 from bench.progress import steps
 from bench.stats import summary, text_table
@@ -33,16 +34,12 @@ MARK = "select mod_time::text from user_info where userid = 1"
 
 def catch_up(ground: Field, peer: Peer, events: int) -> float:
     """Measure seconds from resuming replication until the last change is visible."""
-    with peer.down():
+
+    def work() -> None:
         SYSTEM.sleep(2.0)
         ground.work(peer.name, events)
-        mark = ground.mark(peer.name)
-        SYSTEM.sleep(4.0)  # tickers of all kinds have seen it
-        ground.checkpoint()
-    began = SYSTEM.monotonic()
-    peer.up()
-    ground.seen(peer.name, mark, PATIENCE)
-    return SYSTEM.monotonic() - began
+
+    return time_backlog(ground, peer, work, settle=4.0, patience=PATIENCE)
 
 
 def bulk(ground: Field, peer: Peer) -> float:

@@ -15,8 +15,8 @@ import statistics
 from typing import Any
 
 from bench.field import TABLES, Field, Vedur, load_average, save
+from bench.peers.base import time_backlog
 from bench.progress import steps
-from vedur.clock import SYSTEM
 from vedur.errors import StateError
 
 PLAIN, MASKED = "people", "people_masked"
@@ -32,24 +32,19 @@ PATIENCE = 1800
 
 def change(peer: Vedur, table: str) -> float:
     """Measure seconds from resuming replication until an UPDATE of all rows is visible."""
-    ground = peer.ground
-    with peer.down():
-        with ground.open("root", peer.name) as db:
+
+    def work() -> None:
+        with peer.ground.open("root", peer.name) as db:
             db.execute(CHANGE.format(table))
-        mark = ground.mark(peer.name)
-        SYSTEM.sleep(2.0)  # the ticker has seen it
-        ground.checkpoint()
-    began = SYSTEM.monotonic()
-    peer.up()
-    ground.seen(peer.name, mark, PATIENCE)
-    return SYSTEM.monotonic() - began
+
+    return time_backlog(peer.ground, peer, work, settle=2.0, patience=PATIENCE)
 
 
 def require_masked(peer: Vedur, rows: int) -> None:
     """Raise unless all rows are there, without a clear value."""
-    text = f"select count(*), count(*) filter (where name like 'name %') from {MASKED}"
+    text = "select count(*) as n, count(*) filter (where name like 'name %') as clear from "
     with peer.ground.open("leaf", peer.name) as db:
-        found = tuple(db.one(text))
+        found = tuple(db.one(text + MASKED))
     if found != (rows, 0):
         raise StateError(f"{MASKED}: {found[0]} of {rows} rows, {found[1]} of them clear")
 

@@ -69,7 +69,7 @@ POINTS: dict[str, tuple[str, ...]] = {
     "rename": ("announced", "switched", "forgotten"),
     "tick": ("set",),
     # worker/roles/branch.py, worker/branch_queue.py: what a branch does beyond a leaf
-    "branch": ("published", "reported", "synced", "reopened"),
+    "branch": ("published", "noted", "reported", "synced", "reopened"),
     # worker/roles/root.py
     "root": ("watermark", "sequences"),
     # worker/roles/reign.py: a root that was replaced, or made by another program

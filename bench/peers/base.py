@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from bench.field import CopyState
+from bench.field import CopyState, Field
+from vedur.clock import SYSTEM
 from vedur.errors import StateError
 
 
@@ -44,6 +45,22 @@ class Peer(Protocol):
 
     def close(self) -> None:
         """Stop the peer's programs."""
+
+
+def time_backlog(
+    ground: Field, peer: Peer, work: Callable[[], object], *, settle: float, patience: float
+) -> float:
+    """Do some work while replication rests, and measure the seconds from resuming it until the last
+    change is visible; `settle` is what tickers need to have seen it."""
+    with peer.down():
+        work()
+        mark = ground.mark(peer.name)
+        SYSTEM.sleep(settle)
+        ground.checkpoint()
+    began = SYSTEM.monotonic()
+    peer.up()
+    ground.seen(peer.name, mark, patience)
+    return SYSTEM.monotonic() - began
 
 
 def run(

@@ -50,6 +50,7 @@ from vedur.ops.fitness import (
     why_not,
 )
 from vedur.ops.handlers import all_words, handler_mark, plan_handler, require_handler_fit
+from vedur.ops.published import require_part_fit
 from vedur.ops.session import Session
 from vedur.ops.sync_lists import sync_tables
 from vedur.ops.wait_sync import wait_sync
@@ -218,6 +219,9 @@ def add_table(session: Session, options: AddTable) -> None:
     nodes = CopyNodes(session, info, options.copy_from, force=options.force)
     tables = _choose(session, info, provider, nodes, options)
     handled = {table: plan_handler(session, info, options, table) for table in tables}
+    if not info.is_root:
+        mappings = [options.mapping(table, handled[table]) for table in tables]
+        require_part_fit(provider, session.queue, info.provider_node or "", mappings)
     for number, table in enumerate(tables):
         try:
             source, there = provider, TableSet()

@@ -153,7 +153,8 @@ def _run(function: RowFunction, changes: list[Change]) -> list[Change | None]:
         columns, rows = function.apply(names, [changes[at].values for at in places], keys)
         for at, row in zip(places, rows, strict=True):
             if row is not None:
-                found[at] = changes[at]._replace(names=columns, values=row)
+                c = changes[at]  # as _replace, in a third of its time
+                found[at] = Change(c[0], c[1], c[2], c[3], columns, row, c[6], c[7])
     return found
 
 
