@@ -51,6 +51,12 @@ SCENARIOS = (
         ("DEAD", "LATE", "LOSSES=0"),
         ("DEAD", "LATE", "LOSSES=0", "CRASHES=0"),
     ),
+    Scenario(
+        "begun",
+        "a takeover that was begun, and a failover to the same node",
+        ("BEGUN",),
+        ("BEGUN", "CRASHES=0"),
+    ),
     Scenario("rivals", "two failovers to different nodes at the same time", ("RIVALS", "LOSSES=2")),
 )
 
@@ -76,5 +82,7 @@ MISTAKES = (
     Mistake(
         "KEEP_APART", "dead", "resurrect keeps lost events in a second transaction", whole=True
     ),
+    Mistake("BY_NAME", "begun", "a takeover is finished by the name of the root, not the epoch"),
+    Mistake("ABORT_BLIND", "begun", "--abort asks only whether its own epoch reigns"),
     Mistake("NO_REPAIR", "dead", "resurrect does not repair the tables"),
 )

@@ -12,6 +12,8 @@
  *     -DDEAD      failover: the root is killed, or only believed dead; it comes back and is resurrected;
  *                 with -DLATE one of the writers has an old snapshot
  *     -DRIVALS    two failovers to different nodes at the same time
+ *     -DBEGUN     a takeover that was begun meets a failover: the root dies in the middle of it, the same
+ *                 node replaces it, it comes back, and whoever was at it goes on: takeover, --abort, resurrect
  *
  * and a planted mistake with one of the flags that model/cases.py lists.
  */
@@ -25,7 +27,7 @@
 #else
 #define D 2
 #define C 2
-#if defined(TWO)
+#if defined(TWO) || defined(BEGUN)
 #define N 2
 #else
 #define N 3
@@ -87,6 +89,10 @@ byte kills = CRASHES;
 byte losses = LOSSES;
 byte plans;                     /* epochs prepared so far */
 byte idle = IDLE;
+#ifdef BEGUN
+byte made[E];                   /* vedur.reign: the epoch that a takeover had prepared for a reign; 0: a failover */
+bit  boots;                     /* the server of A was started again: sessions from before are lost */
+#endif
 
 /* the reign of tick t on the history that ends in reign e */
 #define EO(t, e)        ((e) == 0 || (t) > fk[e] -> (e) : (par[e] == 0 || (t) > fk[par[e]] -> par[e] : par[par[e]]))
@@ -126,7 +132,7 @@ inline check(n) {
 #if defined(DEAD) || defined(RIVALS)
     assert(!(open[A] && open[C] && ep[A] == ep[C]));
     assert(!(open[B] && open[C] && ep[B] == ep[C]));
-#else
+#elif !defined(BEGUN)
     /* and where nobody is dead, at most one at all */
     assert(!(open[A] && open[B]));
 #endif
@@ -321,7 +327,7 @@ proctype worker(byte n) {
     od
 }
 
-#if defined(LIVE) || defined(BACK) || defined(TWO)
+#if defined(LIVE) || defined(BACK) || defined(TWO) || defined(BEGUN)
 
 /* -- takeover of a root that works: no step relies on a lock, sessions may be lost at any time ------- */
 
@@ -335,10 +341,23 @@ proctype worker(byte n) {
 #define GONE            (plan[o] != p)
 #endif
 
+/* the new root was promoted by this takeover: under its epoch, not only by that name */
+#if defined(BEGUN) && !defined(BY_NAME)
+#define PROMOTED        (typ[n] == ROOT && made[ep[n]] == p)
+#else
+#define PROMOTED        (typ[n] == ROOT)
+#endif
+#ifdef BEGUN
+#define OR_LOST         :: !up[o] -> goto again          /* its session: the command is run again */
+#else
+#define OR_LOST
+#endif
+
 proctype takeover(byte o; byte n) {
     byte new, p, last;
 again:
     atomic {                                            /* 4 close, and prepare an epoch */
+        up[o];
         if
         :: typ[n] == ROOT -> p = plan[o]; goto turn
         :: typ[n] != ROOT && typ[o] != ROOT -> goto end
@@ -355,13 +374,14 @@ again:
         if
         :: snap[o] == 0
         :: GONE -> goto end
+        OR_LOST
         OR_KILLED
         fi
     };
 #endif
     atomic {                                            /* 6 lock the event table, the last tick */
         if
-        :: MINE_YET && ins[o] == 0 ->
+        :: MINE_YET && ins[o] == 0 && up[o] ->
             if
             :: to_tick[o] == 0 ->
                 if :: pend[o] -> tick(o) :: else fi;
@@ -370,6 +390,7 @@ again:
             fi;
             last = to_tick[o]
         :: GONE -> goto end                             /* somebody has aborted */
+        OR_LOST
         OR_KILLED
         fi
     };
@@ -378,6 +399,7 @@ again:
         if
         :: pos[n] >= last
         :: GONE -> goto end
+        OR_LOST
         OR_KILLED
         fi
     };
@@ -399,6 +421,9 @@ again:
 #endif
 #endif
             mint(ep[n], pos[n], new);
+#ifdef BEGUN
+            made[new] = p;
+#endif
             ep[n] = new; typ[n] = ROOT; open[n] = 1; prov[n] = n; new = 0; check(n); rotate(n)
         :: typ[n] == BRANCH && !(bar[n] & BIT(p)) && pos[n] != last -> goto end
         OR_KILLED
@@ -407,7 +432,7 @@ again:
 turn:
     atomic {                                            /* 9 turn the old root */
         if
-        :: typ[o] == ROOT && p && MINE_YET && typ[n] == ROOT ->
+        :: up[o] && typ[o] == ROOT && p && MINE_YET && PROMOTED ->
             typ[o] = BRANCH; prov[o] = n; pos[o] = top[o]; ep[o] = ep[n];
             SUB(o, n) = 0; plan[o] = 0; to_tick[o] = 0;
 #ifdef SUBSCRIBE_LATE
@@ -415,7 +440,8 @@ turn:
 #endif
             gw[o] = low[o];
             check(o)
-        :: !(typ[o] == ROOT && p && MINE_YET && typ[n] == ROOT)
+        :: up[o] && !(typ[o] == ROOT && p && MINE_YET && PROMOTED)
+        OR_LOST
         OR_KILLED
         fi
     };
@@ -444,15 +470,40 @@ proctype back() {
 }
 #endif
 
+#ifdef BEGUN
+#define SAME_SESSION    (up[o] && boots == b)
+#define OR_ANEW         :: !SAME_SESSION -> goto anew    /* the command is run again */
+#else
+#define SAME_SESSION    (true)
+#define OR_ANEW
+#endif
+#ifdef ABORT_BLIND
+#define REFUSED         PROMOTED                        /* a failover to the same node is not seen */
+#else
+#define REFUSED         (typ[n] == ROOT)
+#endif
+
 proctype abort(byte o; byte n) {
     byte p;
+#ifdef BEGUN
+    bit b;
+#endif
     if
     :: true -> goto end                                 /* nobody wants to */
+#ifdef BEGUN
+    :: plan[o]
+#else
     :: atomic { plan[o] -> p = plan[o] }
+#endif
     fi;
+#ifdef BEGUN
+anew:
+    atomic { up[o] -> p = plan[o]; b = boots; if :: p == 0 -> goto end :: else fi };
+#endif
     atomic {                                            /* bar the epoch where it would begin */
         if
-        :: typ[n] == ROOT -> goto end                   /* refused: run takeover again to finish */
+        :: REFUSED -> goto end                          /* run takeover again to finish, or resurrect */
+        OR_ANEW
         :: else ->
 #ifndef NO_BAR
             bar[n] = bar[n] | BIT(p);
@@ -462,12 +513,66 @@ proctype abort(byte o; byte n) {
     };
     atomic {                                            /* then open the old root again */
         if
-        :: MINE_YET && typ[o] == ROOT -> open[o] = 1; plan[o] = 0; to_tick[o] = 0; check(o)
+        :: SAME_SESSION && MINE_YET && typ[o] == ROOT ->
+#ifdef BEGUN
+            assert(typ[n] != ROOT);                     /* nobody opens a root that was replaced */
+#endif
+            open[o] = 1; plan[o] = 0; to_tick[o] = 0; check(o)
+        OR_ANEW
         :: else
         fi
     };
 end:
     p = 0
+}
+#endif
+
+/* -- a takeover that was begun, and a failover to the same node ------------------------------------- */
+
+#ifdef BEGUN
+
+/* the server of the root dies at any time, and is started again once it was replaced, or was not */
+proctype fall() {
+    if
+    :: atomic { up[A] = 0; snap[A] = 0;
+           if :: ins[A] = 0 :: true fi };
+       if
+       :: atomic { typ[B] == BRANCH -> tag[B] = 1 };    /* takeover --dead-root */
+          atomic {
+              if
+              :: typ[B] == BRANCH ->
+                  mint(ep[B], pos[B], w);
+                  ep[B] = w; w = 0; typ[B] = ROOT; open[B] = 1; prov[B] = B; SUB(B, A) = fk[ep[B]] + 1;
+                  check(B); rotate(B)
+              :: else                                   /* the takeover was quicker */
+              fi
+          }
+       :: true
+       fi;
+       atomic { up[A] = 1; boots = 1; tag[B] = 0 }
+    :: true
+    fi
+}
+
+/* resurrect, where another node was made root and this one is none of its branches yet */
+proctype come_back(byte n) {
+    byte t, gone;
+    atomic { up[A] && typ[n] == ROOT && typ[A] == ROOT && fk[ep[n]] <= top[A] -> open[A] = 0 };
+    atomic { up[A] && snap[A] == 0 };
+    atomic {
+        up[A] && ins[A] == 0 ->
+        if
+        :: typ[A] == ROOT ->
+            t = fk[ep[n]] + 1; gone = pend[A];
+            do :: t <= top[A] -> gone = gone | q[A * T + t]; q[A * T + t] = 0; t = t + 1 :: else -> break od;
+            lost[A] = lost[A] | gone; gone = 0; t = 0;
+            pend[A] = 0; top[A] = fk[ep[n]]; pos[A] = top[A]; ep[A] = ep[n]; typ[A] = BRANCH; prov[A] = n;
+            plan[A] = 0; to_tick[A] = 0; gw[A] = low[A]; SUB(A, n) = 0;
+            tab[A] = TRUTH(pos[A], ep[A]);              /* its tables are repaired */
+            check(A)
+        :: else                                         /* the takeover has turned it meanwhile */
+        fi
+    }
 }
 #endif
 
@@ -679,7 +784,11 @@ proctype judge() {
 #else
         assert(open[A] + open[B] == 1);
         r = (open[A] -> A : B);
+#ifdef BEGUN
+        assert((tab[r] | lost[A]) == written && !(tab[r] & lost[A]));
+#else
         assert(tab[r] == written);
+#endif
         if :: r == A -> same(B, r) :: else -> same(A, r) fi;
 #if N > 2
         same(D, r);
@@ -725,6 +834,9 @@ init {
 #elif defined(TWO)
         run old_writer(1);
         run takeover(A, B); run takeover(A, B); run abort(A, B); run abort(A, B);
+#elif defined(BEGUN)
+        run writer(1);
+        run takeover(A, B); run abort(A, B); run fall(); run come_back(B);
 #elif defined(DEAD)
 #ifdef LATE
         run old_writer(1);

@@ -79,7 +79,7 @@ POINTS: dict[str, tuple[str, ...]] = {
     "root": ("watermark", "sequences"),
     # worker/roles/reign.py: a root that was replaced, or made by another program
     "reign": ("deposed", "adopted"),
-    # ops/takeover: run.py, options.py, verify.py, failover.py, leave.py
+    # ops/takeover: run.py, undo.py, options.py, verify.py, failover.py, leave.py
     "takeover": (
         "checked",
         "moved",
@@ -95,6 +95,7 @@ POINTS: dict[str, tuple[str, ...]] = {
         "compared",
         "barred",
         "reopened",
+        "kept",
         "branch_moved",
         "tagged",
         "caught_up_from",

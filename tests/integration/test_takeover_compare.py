@@ -97,7 +97,7 @@ def test_whatever_ends_the_comparison_the_takeover_is_done(
         return hook
 
     def server_goes(name: str) -> None:
-        if name == "takeover.finished":  # and the connections of the command with it
+        if name == "compare.counted":  # and the connections of the command with it
             chain["n1"].db.execute(asked, [mine])
 
     cases = (

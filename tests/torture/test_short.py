@@ -6,7 +6,13 @@ import random
 
 import pytest
 
-from tests.integration import test_failover, test_resurrect, test_takeover, test_takeover_compare
+from tests.integration import (
+    test_failover,
+    test_resurrect,
+    test_takeover,
+    test_takeover_compare,
+    test_takeover_doubts,
+)
 from tests.torture.campaign import Campaign
 from tests.torture.labs import faults_of
 from vedur.failpoint import NAMES
@@ -48,7 +54,13 @@ SHORT_CASCADE = (
 #: besides, their processes are killed in these tests, which name the steps, in other sets, and
 #: tests/integration/test_takeover_faults.py kills servers and cuts the network at them.
 ALSO_ELSEWHERE = ("takeover", "reign", "resurrect")
-KILLERS = (test_takeover, test_takeover_compare, test_failover, test_resurrect)
+KILLERS = (
+    test_takeover,
+    test_takeover_compare,
+    test_takeover_doubts,
+    test_failover,
+    test_resurrect,
+)
 
 
 @pytest.mark.draw("programs")

@@ -35,6 +35,7 @@ class ReignKind(StrEnum):
     TAKEOVER = "takeover"
     FAILOVER = "failover"
     ADOPTED = "adopted"  # by another program; its worker has noticed
+    KEPT = "kept"  # it was root before, and stays it: its successor is lost for good
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from vedur.errors import StateError
+from vedur.node.epoch import Reign
 
 #: Attributes of a node while its consumer is being moved: which, where to, and whether the move
 #: itself has paused it. `status` shows them, and they tell the next run what was begun.
@@ -40,6 +41,7 @@ class Member:
     attrs: Mapping[str, str] = field(default_factory=dict)
     closed: bool = False  # its queue takes no events of writers
     merged: bool = False  # it has to do with a combined queue
+    reigns: tuple[Reign, ...] = ()  # that it knows of
     dead: bool = False  # tagged, or named by --dead
     failure: str = ""
     says: str = ""  # the name that the database at its location gives itself

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from vedur.errors import StateError
-from vedur.node.epoch import Match, ReignKind, Reigns, last_reign, match_reigns
+from vedur.node.epoch import (
+    Match,
+    Reign,
+    ReignKind,
+    Reigns,
+    last_reign,
+    match_reigns,
+    next_reign,
+)
 from vedur.node.plan import (
     MOVE_CONSUMER,
     TAKEOVER_EPOCH,
@@ -61,11 +69,13 @@ def read_note(member: Member) -> Note | None:
 def judge_progress(old: Member, new: Member) -> TakeoverProgress:
     """Tell how far a takeover of root `old` by `new` has come; raises for what is none of ours."""
     note = read_note(old)
+    if old.is_root and note is not None and find_reign(new, note.epoch) is not None:
+        return TakeoverProgress.PROMOTED
     if new.is_root:
-        if old.is_root and note is not None and note.to == new.name:
-            return TakeoverProgress.PROMOTED
         if old.provider == new.name:
             return TakeoverProgress.DONE
+        if old.is_root and (_follows(old, new) or (new.reigns and not old.reigns)):
+            raise StateError(replaced(old.name, Rival(new.name, new.name, last_reign(new.reigns))))
         raise StateError(
             f'"{new.name}" is the root already, and "{old.name}" is '
             + ("root, too: two roots; " if old.is_root else f'a {old.type} of "{old.provider}"; ')
@@ -87,6 +97,64 @@ def judge_progress(old: Member, new: Member) -> TakeoverProgress:
             f"--node={note.to} again to finish it, or with --abort to undo it"
         )
     return TakeoverProgress.TICKED if note.tick is not None else TakeoverProgress.CLOSED
+
+
+def find_reign(member: Member, epoch: str) -> Reign | None:
+    """Return the reign of an epoch as a member knows it. The name of its root tells nothing: a
+    failover to the same node has another epoch, and begins at another tick."""
+    return next((reign for reign in member.reigns if reign.epoch == epoch), None)
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A node that was made root beside or after another one; `told_by` knows of it."""
+
+    root: str
+    told_by: str
+    reign: Reign | None
+
+
+def _follows(old: Member, member: Member) -> Reign | None:
+    """Return the reign that followed the last one of a root, as a member knows it."""
+    mine = last_reign(old.reigns)
+    return next_reign(member.reigns, mine.epoch) if mine is not None else None
+
+
+def find_rival(members: Members, old: str) -> Rival | None:
+    """Find who was made root in place of `old`, as far as members that answer tell; first one that
+    is root now."""
+    others = [m for m in members.values() if m.answers and m.name != old]
+    for member in others:
+        if member.is_root:
+            reign = _follows(members[old], member) or last_reign(member.reigns)
+            return Rival(member.name, member.name, reign)
+    for member in others:
+        follows, last = _follows(members[old], member), last_reign(member.reigns)
+        if follows is not None and last is not None:
+            return Rival(last.root, member.name, follows)
+    return None
+
+
+def find_heirs(members: Members, old: str) -> list[Member]:
+    """Return the members that have followed whoever was made root after `old`."""
+    others = [m for m in members.values() if m.answers and m.name != old]
+    return [m for m in others if _follows(members[old], m) is not None]
+
+
+def replaced(old: str, rival: Rival, note: Note | None = None) -> str:
+    """Say that a root must stay closed, and what is to be done instead."""
+    reign = rival.reign
+    if note is not None and reign is not None and reign.epoch == note.epoch:
+        return (
+            f'"{rival.root}" is the root already: nothing is changed; run the same takeover again '
+            "without --abort to finish it"
+        )
+    told = f' (as "{rival.told_by}" says)' if rival.told_by != rival.root else ""
+    tick = f" at tick {reign.first_tick}" if reign is not None else ""
+    return (
+        f'"{rival.root}" was made root in place of "{old}"{tick}{told}: nothing is changed; run '
+        f'"resurrect" with the ini of "{old}", which keeps what only that node has'
+    )
 
 
 @dataclass(frozen=True)

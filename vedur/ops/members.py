@@ -10,6 +10,7 @@ from vedur.catalog.tables import get_table_list
 from vedur.db import Database
 from vedur.errors import DatabaseError, StateError
 from vedur.log import mask
+from vedur.node.epoch import read_reigns
 from vedur.node.info import (
     ConsumerInfo,
     Location,
@@ -98,6 +99,7 @@ def read_member(db: Database, queue: str, name: str) -> Member:
         closed=bool(db.value(query("takeover", "is_closed"), [queue])),
         merged=bool(info.combined_queue or info.target_for),
         says=info.node_name,
+        reigns=read_reigns(db, queue),
     )
     if info.node_name != name:
         return replace(member, failure=f'that database has node "{info.node_name}"')

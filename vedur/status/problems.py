@@ -303,7 +303,16 @@ def _tree(node: NodeDetail) -> Iterator[Problem]:
 def _closed(node: NodeDetail) -> Iterator[Problem]:
     """Name a takeover that has closed a root and was not finished."""
     to = node.status.attrs.get(TAKEOVER_TO)
-    if to is not None:
+    deposed = any(is_other_epoch(error.error) for error in node.status.errors)
+    if to is not None and deposed:
+        yield Problem(
+            Severity.FAIL,
+            Kind.TREE,
+            node.name,
+            f'closed for a takeover by "{to}", and replaced by a failover since',
+            f'"vedur INI resurrect", with the ini of {node.name}, keeps what only it has',
+        )
+    elif to is not None:
         yield Problem(
             Severity.FAIL,
             Kind.TREE,

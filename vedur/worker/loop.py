@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from vedur.db import Database
 from vedur.errors import ConnectError, DatabaseError, EngineLost, StateError, VedurError
-from vedur.node import WorkerState, get_worker_state
+from vedur.node import NodeType, WorkerState, get_worker_state
 from vedur.node.endpoint import Endpoint
 from vedur.node.state import set_consumer_uptodate
 from vedur.worker.context import WorkerContext
@@ -74,6 +74,8 @@ class Worker(WorkerContext):
             self.on_node(state.node_name)
         self._paused = state.paused
         if state.paused:
+            if state.node_type is NodeType.ROOT:
+                self._take_role(state).rest(target, state)
             self.say_alive()
             return False
         return self._take_role(state).do_round(target, state)

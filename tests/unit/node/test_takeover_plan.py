@@ -10,7 +10,11 @@ from vedur.errors import StateError
 from vedur.node.epoch import Reign, ReignKind
 from vedur.node.plan import Member
 from vedur.node.takeover import (
+    Note,
+    Rival,
     TakeoverProgress,
+    find_heirs,
+    find_rival,
     graves,
     is_beyond,
     judge_progress,
@@ -20,6 +24,7 @@ from vedur.node.takeover import (
     plan_live,
     plan_rest,
     read_note,
+    replaced,
 )
 
 ROOT = Member("n1", "root", worker="w1", tick=10, first_tick=1, last_tick=10, subscribers=("n2",))
@@ -27,7 +32,10 @@ NEW = Member("n2", "branch", "n1", "w2", 10, 1, 10, subscribers=("n4",))
 NOTE = {"takeover_to": "n2", "takeover_epoch": "e", "takeover_txid": "7"}
 CLOSED = replace(ROOT, closed=True, attrs=NOTE)
 TICKED = replace(CLOSED, attrs={**NOTE, "takeover_tick": "11"})
-PROMOTED = replace(NEW, type="root", provider=None)
+BEGAN = (Reign("a", 1, "n1", 1), Reign("e", 2, "n2", 11, "a", ReignKind.TAKEOVER))
+PROMOTED = replace(NEW, type="root", provider=None, reigns=BEGAN)
+#: By a failover, after the takeover was begun: it has the right name, and not the epoch.
+FAILED_OVER = replace(PROMOTED, reigns=(BEGAN[0], replace(BEGAN[1], epoch="f", first_tick=9)))
 TURNED = replace(ROOT, type="branch", provider="n2")
 DEAD = Member("n1", dead=True, failure="it is tagged as dead")
 
@@ -39,6 +47,7 @@ DEAD = Member("n1", dead=True, failure="it is tagged as dead")
         (CLOSED, NEW, TakeoverProgress.CLOSED),
         (TICKED, NEW, TakeoverProgress.TICKED),
         (TICKED, PROMOTED, TakeoverProgress.PROMOTED),
+        (TICKED, replace(PROMOTED, type="branch", provider="n3"), TakeoverProgress.PROMOTED),
         (TURNED, PROMOTED, TakeoverProgress.DONE),
     ],
 )
@@ -49,7 +58,10 @@ def test_nodes_tell_how_far_it_is(old: Member, new: Member, progress: TakeoverPr
 @pytest.mark.parametrize(
     "old,new,said",
     [
-        (ROOT, PROMOTED, "two roots"),
+        (ROOT, replace(PROMOTED, reigns=()), "two roots"),
+        (replace(TICKED, reigns=BEGAN[:1]), FAILED_OVER, 'run "resurrect" with the ini of "n1"'),
+        (replace(CLOSED, reigns=BEGAN[:1]), FAILED_OVER, 'run "resurrect" with the ini of "n1"'),
+        (TICKED, FAILED_OVER, 'run "resurrect" with the ini of "n1"'),
         (replace(TURNED, provider="n3"), PROMOTED, 'a branch of "n3"'),
         (TURNED, NEW, "is not the root"),
         (replace(ROOT, closed=True), NEW, "no takeover of Vedur has done that"),
@@ -59,6 +71,21 @@ def test_nodes_tell_how_far_it_is(old: Member, new: Member, progress: TakeoverPr
 def test_what_is_none_of_ours_is_refused(old: Member, new: Member, said: str) -> None:
     with pytest.raises(StateError, match=said):
         judge_progress(old, new)
+
+
+def test_who_was_made_root_after_another_one() -> None:
+    old = replace(ROOT, reigns=BEGAN[:1])
+    leaf = Member("n4", "leaf", "n2", "w4", 12, reigns=BEGAN)
+    silent = Member("n2", failure="it does not answer")
+    assert find_rival({"n1": old, "n2": NEW}, "n1") is None
+    assert find_rival({"n1": old, "n2": PROMOTED}, "n1") == Rival("n2", "n2", BEGAN[1])
+    rival = find_rival({"n1": old, "n2": silent, "n4": leaf}, "n1")
+    assert rival == Rival("n2", "n4", BEGAN[1])
+    assert find_heirs({"n1": old, "n2": silent, "n4": leaf}, "n1") == [leaf]
+    kept = replace(old, reigns=(BEGAN[0], Reign("k", 2, "n1", 11, "a", ReignKind.KEPT)))
+    assert find_rival({"n1": kept, "n2": silent, "n4": leaf}, "n1") is None
+    assert "run the same takeover again" in replaced("n1", rival, Note("n2", "e", 7, 11))
+    assert 'as "n4" says' in replaced("n1", rival, Note("n2", "other", 7, 11))
 
 
 def test_a_note_without_a_tick_is_a_root_that_is_closed() -> None:

@@ -149,6 +149,11 @@ def _require_fit(session: Session, options: ResurrectOptions) -> None:
         raise StateError(
             f'node "{info.node_name}" is a leaf: "rejoin" brings it back, it has no queue'
         )
+    if info.is_root and not session.db.value(query("takeover", "sees_others")):
+        raise StateError(
+            "the role of the ini does not see transactions of others, which this command has to "
+            "wait for: grant pg_read_all_stats to it"
+        )
     if not keeps_lost_events(session.db) or not keeps_ticks(session.db):
         raise StateError(
             "schema vedur of this database is of an earlier version, or the role of the ini may "

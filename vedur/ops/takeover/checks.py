@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from vedur.catalog.sequences import get_seq_list
 from vedur.catalog.tables import TableInfo, get_table_list, missing_part
 from vedur.db import Database
+from vedur.errors import StateError
 from vedur.names import quote_literal
-from vedur.node.epoch import Match, match_reigns, read_reigns
+from vedur.node.epoch import Match, is_other_epoch, match_reigns, read_reigns
+from vedur.node.info import get_worker_state
 from vedur.node.plan import Member
+from vedur.node.position import is_lost, read_newest_tick
 from vedur.node.takeover import require_no_moves
 from vedur.ops.fitness import unfit_keys
 from vedur.ops.members import SetView
@@ -61,6 +64,14 @@ def find_reasons(candidate: Candidate) -> list[str]:
     found = [*_rights(candidate), *_tables(candidate), *_sequences(candidate)]
     found += [*_processes(candidate), *_lag(candidate), *_epoch(candidate)]
     return [*found, *_copies(candidate)]
+
+
+def require_tables(candidate: Candidate) -> None:
+    """Raise where tables of the node are not what they were when all was looked at: hours may have
+    passed since, and batches were applied. Belongs in the transaction of the promotion."""
+    reasons = list(_tables(candidate))
+    if reasons:
+        raise StateError(f'"{candidate.new.name}" cannot take over any more: {reasons[0]}')
 
 
 def _node(candidate: Candidate) -> Iterator[str]:
@@ -182,6 +193,11 @@ def _or_set(candidate: Candidate, way: str, name: str) -> str:
 
 def _processes(candidate: Candidate) -> Iterator[str]:
     new = candidate.new.name
+    state = get_worker_state(candidate.db, candidate.queue)
+    if state is not None and (
+        is_lost(state.cur_error or "") or is_other_epoch(state.cur_error or "")
+    ):
+        yield f'the worker of "{new}" stands still: {state.cur_error}'
     if not candidate.db.value(query("takeover", "ticker_sessions")):
         yield f'no ticker is connected to "{new}": start pgqd for its server'
 
@@ -193,6 +209,13 @@ def _lag(candidate: Candidate) -> Iterator[str]:
     age = tick_ages(root, candidate.queue, [new.tick]).get(new.tick or 0)
     newest = candidate.old.last_tick if candidate.old is not None else None
     if newest is not None and new.tick is not None and new.tick >= newest:
+        newest = read_newest_tick(root, candidate.queue) or newest  # it may have got ticks since
+        if new.tick > newest and candidate.old is not None:
+            yield (
+                f'"{new.name}" has applied tick {new.tick}, and the queue of '
+                f'"{candidate.old.name}" ends with tick {newest}: "{candidate.old.name}" was '
+                f'restored from a backup; run "rejoin" on "{new.name}"'
+            )
         return  # an idle queue has old ticks
     if age is None or age > candidate.max_lag:
         shown = "more than the queue shows" if age is None else f"{age:.0f} s"

@@ -44,9 +44,10 @@ from vedur.node.takeover import (
 from vedur.ops.change_provider import run_move
 from vedur.ops.members import SetView, read_members
 from vedur.ops.session import Session
-from vedur.ops.takeover.checks import Candidate, find_reasons
+from vedur.ops.takeover.checks import Candidate, find_reasons, require_tables
 from vedur.ops.takeover.leave import end_subscriptions
 from vedur.ops.takeover.options import TakeoverOptions, run_hook
+from vedur.ops.takeover.sequences import raise_sequences
 from vedur.ops.takeover.verify import Verdict
 from vedur.sql import query
 
@@ -166,8 +167,19 @@ def _require_begun(session: Session, view: SetView, old: str, new: str) -> None:
     reigns = read_reigns(view.databases[new], session.queue)
     last = last_reign(reigns)
     before = next((r for r in reigns if last is not None and r.epoch == last.previous), None)
-    if last is None or last.root != new or (before is not None and before.root != old):
+    # without a reign before it the set had no epochs, and only a failover can have begun this one
+    begun = (
+        last is not None
+        and last.root == new
+        and (before.root == old if before is not None else last.kind == ReignKind.FAILOVER)
+    )
+    if not begun:
         raise StateError(f'"{new}" is root already, and did not replace "{old}"')
+    if view.members[new].closed:
+        raise StateError(
+            f'root "{new}" is closed for a takeover: finish that, or undo it with takeover {new} '
+            "--abort; then run this command again"
+        )
 
 
 def _rest(session: Session, view: SetView, old: str, new: str, dead: tuple[str, ...]) -> Failover:
@@ -267,14 +279,15 @@ def _catch_up(session: Session, view: SetView, plan: Failover, options: Takeover
 
 
 def _promote(session: Session, view: SetView, plan: Failover) -> None:
-    from vedur.ops.takeover.run import raise_sequences, subscribe_at
+    from vedur.ops.takeover.run import subscribe_at
 
     db, queue = view.databases[plan.new], session.queue
     with db.transaction():
         lock_position(db, queue, view.members[plan.new].worker)
+        require_tables(Candidate(session, view, view.members[plan.new], None, 0.0))
         tick = read_newest_tick(db, queue)
         epoch = str(db.value(query("takeover", "new_epoch")))
-        raise_sequences(db, queue, {})
+        raise_sequences(db, queue)
         args = (queue, epoch, ReignKind.FAILOVER.value, tick)
         command(db, "vedur.promote", *args, node=view.prefix(plan.new))
         _keep_for_the_dead(db, queue, view, plan, tick)

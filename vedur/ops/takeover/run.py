@@ -14,10 +14,10 @@ transaction on one node, whose state the nodes keep themselves (`vedur/node/take
     leave             nobody keeps a place for the new root any more (`leave.py`)
     compare           its tables are those of the new root (`verify.py`)
 
-Until the promotion an error, an interrupt or --abort opens the old root again, and lets the hook
-undo what it has done. The epoch of the new reign is chosen when the old root is closed, and undoing
-bars it on the new root first: a command that hangs somewhere cannot promote it any more. After the
-promotion the same command finishes what is left.
+Until the promotion an error, an interrupt or --abort opens the old root again (`undo.py`), and lets
+the hook undo what it has done. The epoch of the new reign is chosen when the old root is closed,
+and undoing bars it on the new root first: a command that hangs cannot promote it any more. After
+the promotion the same command finishes what is left; that epoch tells it from a failover.
 """
 
 from __future__ import annotations
@@ -26,12 +26,10 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
 
-from vedur.catalog.sequences import get_seq_list
 from vedur.db import Database
 from vedur.db.contract import Answer, command
-from vedur.errors import RefusedError, StateError, VedurError
+from vedur.errors import StateError, VedurError
 from vedur.failpoint import reach
 from vedur.log import mask
 from vedur.node.epoch import add_reigns, keeps_epochs
@@ -59,19 +57,31 @@ from vedur.node.position import (
 from vedur.node.setup import (
     register_location,
     register_subscriber,
-    set_node_attrs,
     unregister_subscriber,
 )
 from vedur.node.state import set_consumer_paused
-from vedur.node.takeover import Note, TakeoverProgress, numbered, plan_branch, plan_live, read_note
+from vedur.node.takeover import (
+    Note,
+    TakeoverProgress,
+    find_reign,
+    find_rival,
+    numbered,
+    plan_branch,
+    plan_live,
+    read_note,
+    replaced,
+)
 from vedur.ops.change_provider import run_move
 from vedur.ops.members import SetView, read_member, read_members
 from vedur.ops.pause import NoAnswer, wait_accepted
 from vedur.ops.session import Session
-from vedur.ops.takeover.checks import Candidate, find_reasons
+from vedur.ops.takeover.checks import Candidate, find_reasons, require_tables
 from vedur.ops.takeover.drain import wait_for_writers
 from vedur.ops.takeover.leave import end_subscriptions
+from vedur.ops.takeover.note import require_note, set_note
 from vedur.ops.takeover.options import TakeoverOptions, run_hook
+from vedur.ops.takeover.sequences import read_sequence_values, take_sequences
+from vedur.ops.takeover.undo import ask_again, hook_abort, reopen, undo_takeover
 from vedur.ops.takeover.verify import Verdict, compare_old_root
 from vedur.sql import query
 
@@ -84,7 +94,6 @@ _PERIOD = 0.02
 _SAY_EVERY = 2.0
 #: Seconds. A worker of Londiste's looks at its state in every round, by default once a second.
 _FOREIGN_WAIT = 30.0
-_NOTES = (TAKEOVER_TO, TAKEOVER_EPOCH, TAKEOVER_TXID, TAKEOVER_TIME, TAKEOVER_TICK)
 
 
 def takeover(
@@ -183,37 +192,49 @@ class _Live:
     def run(self) -> None:
         """Do what is left."""
         everybody = self.options.everybody
-        progress, others, steps = plan_live(
-            self.view.members, self.old.name, self.new.name, everybody=everybody
-        )
+        names = (self.old.name, self.new.name)
+        progress, others, steps = plan_live(self.view.members, *names, everybody=everybody)
         _show(numbered(steps), self.options)
-        if progress is TakeoverProgress.DONE and not self.options.dry_run:
-            with self._one_at_a_time():
-                end_subscriptions(self.session, self.view, self.new.name)
-            self._finish()
-            return
-        if progress is TakeoverProgress.OPEN:
-            self._require_fit()
         if self.options.dry_run:
+            self._require_fit(progress)
             return
         with self._one_at_a_time():
-            try:
-                if progress is TakeoverProgress.OPEN:
-                    self._prepare(others)
-                note = self._hand_over(progress)
-            except BaseException as error:  # an interrupt, too: writers must not be kept out for it
-                self._undo(error)
-                raise
-            self._turn(note)
+            # the same command may have been at work elsewhere until it gave the locks back
+            self.old, self.new = self._now(self.old), self._now(self.new)
+            self.view.members.update({member.name: member for member in (self.old, self.new)})
+            progress, others, _ = plan_live(self.view.members, *names, everybody=everybody)
+            self._require_fit(progress)
+            if progress is not TakeoverProgress.DONE:
+                self._do_rest(progress, others)
             end_subscriptions(self.session, self.view, self.new.name)
         self._finish()
 
+    def _do_rest(self, progress: TakeoverProgress, others: list[str]) -> None:
+        try:
+            if progress is TakeoverProgress.OPEN:
+                self._prepare(others)
+            note = self._hand_over(progress)
+        except BaseException as error:  # an interrupt, too: writers must not be kept out for it
+            self._undo(error)
+            raise
+        self._turn(note)
+
     def find_reasons(self) -> list[str]:
         """Read everything that speaks against it."""
-        max_lag = self.options.max_lag
-        return find_reasons(Candidate(self.session, self.view, self.new, self.old, max_lag))
+        return find_reasons(self._candidate())
 
-    def _require_fit(self) -> None:
+    def _candidate(self) -> Candidate:
+        return Candidate(self.session, self.view, self.new, self.old, self.options.max_lag)
+
+    def _require_fit(self, progress: TakeoverProgress) -> None:
+        """Raise where another node was made root, and before anything is closed for every reason
+        that speaks against it."""
+        if progress < TakeoverProgress.PROMOTED:
+            rival = find_rival(self.view.members, self.old.name)
+            if rival is not None:
+                raise StateError(replaced(self.old.name, rival))
+        if progress is not TakeoverProgress.OPEN:
+            return
         reasons = self.find_reasons()
         for reason in reasons:
             log.warning("%s", reason)
@@ -262,6 +283,16 @@ class _Live:
                 f"{max(self.options.max_lag, 1.0):.0f} s, it is at tick {self._position()}: see "
                 "that its worker runs and keeps up, or use --max-lag; nothing is changed"
             )
+        found = get_tick(self.db, self.queue, tick.id, self.new.name)
+        if found is not None and not found.same_elsewhere(tick):
+            raise StateError(f"{self._other_tick(tick.id)}; nothing is changed")
+
+    def _other_tick(self, tick: int) -> str:
+        return (
+            f'tick {tick} that "{self.new.name}" has applied is not tick {tick} of '
+            f'"{self.old.name}": one of them was restored from a backup, and what "{self.old.name}"'
+            f' has written since is not on "{self.new.name}": run "rejoin" on "{self.new.name}"'
+        )
 
     def _position(self) -> int:
         return read_position(self.db, self.queue, self.new.worker) or 0
@@ -281,7 +312,8 @@ class _Live:
         note = (
             self._close() if progress is TakeoverProgress.OPEN else read_note(self._now(self.old))
         )
-        assert note is not None
+        if note is None:
+            raise StateError(f'the takeover of "{self.old.name}" was undone meanwhile')
         if progress is TakeoverProgress.PROMOTED:
             return note
         note = self._write_last_tick(note)
@@ -298,7 +330,7 @@ class _Live:
             self._demote(1)
             txid = int(self.root.value(query("takeover", "txid")))
             note = Note(self.new.name, str(self.db.value(query("takeover", "new_epoch"))), txid)
-            _set_note(self.root, self.queue, {
+            set_note(self.root, self.queue, {
                 TAKEOVER_TO: note.to,
                 TAKEOVER_EPOCH: note.epoch,
                 TAKEOVER_TXID: str(txid),
@@ -325,8 +357,8 @@ class _Live:
         with self.root.transaction():
             self._limit_locks(self.root)
             tick = int(self._demote(2).row.last_tick)
-            _require_note(self.root, self.queue, self.old.name, note)
-            _set_note(self.root, self.queue, {TAKEOVER_TICK: str(tick)}, keep=True)
+            require_note(self.root, self.queue, self.old.name, note)
+            set_note(self.root, self.queue, {TAKEOVER_TICK: str(tick)}, keep=True)
         reach("takeover.ticked")
         event = self._first_behind(tick)
         if event is not None:
@@ -361,11 +393,17 @@ class _Live:
 
     def _promote(self, note: Note) -> None:
         """Make the new node root, with sequences ahead and the old root subscribed."""
-        values = _sequence_values(self.root, self.queue)
+        values = read_sequence_values(self.root, self.queue)
+        last = get_tick(self.root, self.queue, note.tick or 0, self.old.name)
+        require_note(self.root, self.queue, self.old.name, note)
         with self.db.transaction():
             self._limit_locks(self.db)
             lock_position(self.db, self.queue, self.new.worker)
-            raise_sequences(self.db, self.queue, values)
+            found = get_tick(self.db, self.queue, note.tick or 0, self.new.name)
+            if last is None or found is None or not found.same_elsewhere(last):
+                raise StateError(self._other_tick(note.tick or 0))
+            require_tables(self._candidate())
+            take_sequences(self.db, self.queue, values)
             args = (self.queue, note.epoch, "takeover", note.tick)
             command(self.db, "vedur.promote", *args, node=self.view.prefix(self.new.name))
             subscribe_at(self.db, self.queue, self.view, self.old, note.tick or 0)
@@ -380,6 +418,9 @@ class _Live:
         try:
             note = read_note(self._now(self.old))
             if note is not None:
+                rival = find_rival(ask_again(self.session, self.view), self.old.name)
+                if rival is not None:
+                    raise StateError(replaced(self.old.name, rival, note))
                 reopen(self.session, self.root, self.db, self.old.name, note)
                 log.error('"%s" takes writes again: the takeover is undone', self.old.name)
             elif not self._before:
@@ -393,7 +434,7 @@ class _Live:
             )
             return
         here = self.view.locations[self.old.name].node_location
-        _hook_abort(self.session, self.old.name, self.new.name, here, self.options)
+        hook_abort(self.session, self.old.name, self.new.name, here, self.options)
 
     # -- afterwards -----------------------------------------------------------------------------
 
@@ -401,7 +442,12 @@ class _Live:
         """Make the old root a branch of the new one, which reads from it no longer."""
         now = read_note(self._now(self.old))
         tick = note.tick if note.tick is not None else (now.tick if now else None)
-        assert tick is not None
+        reign = find_reign(self._now(self.new), note.epoch)
+        if tick is None or reign is None or reign.first_tick != tick:
+            raise StateError(
+                f'"{self.new.name}" has not begun its reign at the last tick of "{self.old.name}": '
+                f'nothing more is changed; run "resurrect" with the ini of "{self.old.name}"'
+            )
         root, queue = self.root, self.queue
         foreign = not keeps_epochs(root)
         if foreign:
@@ -412,7 +458,7 @@ class _Live:
                 set_consumer_paused(root, queue, self.old.worker, False)
             args = (queue, 3, self.new.name)
             command(root, "pgq_node.demote_root", *args, node=self.view.prefix(self.old.name))
-            _require_note(root, queue, self.old.name, note)
+            require_note(root, queue, self.old.name, note)
             if keeps_ticks(root):
                 applied = get_tick(self.db, queue, tick, self.new.name)
                 if applied is not None:
@@ -420,7 +466,7 @@ class _Live:
             if self.new.name in [item.node_name for item in get_subscriber_info(root, queue)]:
                 unregister_subscriber(root, queue, self.new.name, node=self.old.name)
             add_reigns(root, self.db, queue)  # so that it can tell writers at once where to go
-            _set_note(root, queue, None)
+            set_note(root, queue, None)
         reach("takeover.turned")
 
     def _stop_foreign_worker(self) -> None:
@@ -455,43 +501,6 @@ class _Live:
         )
 
 
-def _set_note(db: Database, queue: str, note: dict[str, str] | None, *, keep: bool = False) -> None:
-    """Write what a closed root says of its takeover; None removes it."""
-    info = get_node_info(db, queue)
-    attrs = {} if info is None else dict(info.attrs)
-    if not keep:
-        for key in _NOTES:
-            attrs.pop(key, None)
-    attrs |= note or {}
-    set_node_attrs(db, queue, urlencode(attrs) or None, quiet=True)
-
-
-def _require_note(root: Database, queue: str, old: str, note: Note) -> None:
-    """Raise, in a transaction that has locked the node, unless it is still closed for the same
-    takeover: somebody may have undone that one and begun another."""
-    now = read_note(read_member(root, queue, old))
-    if now is None or now.epoch != note.epoch:
-        raise StateError(
-            f'the takeover of "{old}" was undone meanwhile, or another one has begun: nothing more '
-            "is changed"
-        )
-
-
-def _sequence_values(db: Database, queue: str) -> dict[str, int]:
-    """Read what the sequences of the set have given out on a root."""
-    names = [seq.seq_name for seq in get_seq_list(db, queue) if seq.local]
-    return {name: int(db.value(query("takeover", "sequence_value"), [name])) for name in names}
-
-
-def raise_sequences(db: Database, queue: str, values: dict[str, int]) -> None:
-    """Let the sequences of a new root go on behind those of the old one, and behind what the set
-    was told of them."""
-    for seq in get_seq_list(db, queue):
-        if seq.local:
-            value = max(values.get(seq.seq_name, 0), seq.last_value)
-            db.value(query("takeover", "raise_sequence"), [seq.seq_name, value])
-
-
 def subscribe_at(db: Database, queue: str, view: SetView, node: Member, tick: int) -> None:
     """Subscribe a node to the new root at a tick; what an earlier run left is replaced."""
     if node.name in [item.node_name for item in get_subscriber_info(db, queue)]:
@@ -500,84 +509,3 @@ def subscribe_at(db: Database, queue: str, view: SetView, node: Member, tick: in
         there = view.locations[node.name]
         register_location(db, queue, there.node_name, there.node_location, there.dead)
     register_subscriber(db, queue, node.name, node.worker, tick)
-
-
-# -- undoing ---------------------------------------------------------------------------------------
-
-
-def reopen(
-    session: Session, root: Database, new: Database | None, old: str, note: Note | None
-) -> None:
-    """Open a root again that was closed for a takeover; raises where the new root is promoted.
-
-    Its epoch is barred first: a command that hangs cannot promote the new root after this.
-    """
-    if note is not None and new is not None:
-        try:
-            command(new, "vedur.bar_epoch", session.queue, note.epoch, quiet=True)
-        except RefusedError as refused:
-            raise StateError(
-                f'"{note.to}" is the root already ({refused.message}): run the same takeover again '
-                "without --abort to finish it"
-            ) from refused
-        reach("takeover.barred")
-    with root.transaction():
-        if keeps_epochs(root):
-            command(root, "vedur.reopen_root", session.queue, node=old)
-        else:
-            root.execute(query("takeover", "reopen"), [session.queue])
-        if note is not None:
-            _require_note(root, session.queue, old, note)
-        _set_note(root, session.queue, None)
-    reach("takeover.reopened")
-
-
-def undo_takeover(session: Session, view: SetView, old: str, options: TakeoverOptions) -> None:
-    """Undo a takeover that was begun: the old root takes writes again."""
-    root = require_member(view.members, old)
-    note = read_note(root)
-    here = view.locations[old].node_location
-    if root.is_root and note is None and not root.closed and session.settings.takeover_hook:
-        # one that was killed before it closed anything, or after it had opened it again
-        log.info("'%s' takes writes: there is nothing to undo but what the hook has done", old)
-        if not options.dry_run:
-            _hook_abort(session, old, options.node or view.local, here, options)
-        return
-    if not root.is_root or note is None:
-        raise StateError(
-            f'node "{old}" is not closed for a takeover: there is nothing to undo'
-            if root.is_root
-            else f'node "{old}" is a {root.type} now: the takeover is done; the way back is '
-            f"takeover {root.provider} --node={old}"
-        )
-    if options.node is not None and options.node != note.to:
-        raise StateError(f'"{old}" is closed for a takeover by "{note.to}", not "{options.node}"')
-    new = view.databases.get(note.to)
-    if new is None and note.to not in options.dead and not view.members[note.to].dead:
-        raise StateError(
-            f'"{note.to}" does not answer, and may be root already: nothing is changed; if it is '
-            f"gone for good, say --dead={note.to}"
-        )
-    if options.dry_run:
-        log.info('"%s" would take writes again', old)
-        return
-    reopen(session, view.databases[old], new, old, note)
-    log.info("'%s' takes writes again: the takeover by '%s' is undone", old, note.to)
-    _hook_abort(session, old, note.to, here, options)
-
-
-def _hook_abort(
-    session: Session, old: str, new: str, location: str, options: TakeoverOptions
-) -> None:
-    """Let the hook undo what it has done before; that the root is open again stands, whatever
-    becomes of it."""
-    try:
-        run_hook(session.settings, "abort", old, new, location, options.timeout)
-    except StateError as error:
-        log.error(
-            '"%s" takes writes, but its applications may still be held back: %s; run takeover %s '
-            "--abort again, which runs it again",
-            old,
-            error.message,
-            old,
-        )

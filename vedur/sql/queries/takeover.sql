@@ -153,6 +153,44 @@ select count(*) from vedur.quarantine where queue_name = %s
 -- What a sequence has given out.
 select pgq.seq_getval(%s)
 
--- name: raise_sequence
--- Lets a sequence go on behind a value; never back.
-select pgq.seq_setval(%s, %s)
+-- name: sequence_bounds
+-- Where a sequence is, where it ends, and in which direction it counts.
+select s.seqincrement > 0 as up, s.seqmin as low, s.seqmax as high, pgq.seq_getval(%s) as last
+from pg_catalog.pg_sequence s
+where s.seqrelid = pgq.quote_fqname(%s)::regclass
+
+-- name: set_sequence
+-- Lets a sequence go on behind a value.
+select pg_catalog.setval(pgq.quote_fqname(%s)::regclass, %s)
+
+-- name: columns_of_sequences
+-- Columns of tables that hold numbers and get them from a sequence, as SQL writes them.
+with here as (
+    select distinct londiste.find_table_oid(w.name) as relid
+    from pg_catalog.unnest(%s::text[]) as w (name)
+), used as (
+    select d.refobjid as relid, d.refobjsubid as attnum, d.objid as seq
+    from here h
+    join pg_catalog.pg_depend d on d.refclassid = 'pg_class'::regclass and d.refobjid = h.relid
+        and d.classid = 'pg_class'::regclass and d.deptype in ('a', 'i') and d.refobjsubid > 0
+    union
+    select f.adrelid, f.adnum, d.refobjid
+    from here h
+    join pg_catalog.pg_attrdef f on f.adrelid = h.relid
+    join pg_catalog.pg_depend d on d.classid = 'pg_attrdef'::regclass and d.objid = f.oid and d.refclassid = 'pg_class'::regclass
+)
+select n.nspname || '.' || s.relname as name, u.relid::regclass::text as table, pg_catalog.quote_ident(a.attname) as column,
+    q.seqincrement > 0 as up
+from used u
+join pg_catalog.pg_class s on s.oid = u.seq and s.relkind = 'S'
+join pg_catalog.pg_namespace n on n.oid = s.relnamespace
+join pg_catalog.pg_sequence q on q.seqrelid = s.oid
+join pg_catalog.pg_attribute a on a.attrelid = u.relid and a.attnum = u.attnum
+join pg_catalog.pg_type t on t.oid = a.atttypid
+where coalesce(nullif(t.typbasetype, 0), t.oid) in ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'numeric'::regtype)
+order by 1, 2, 3
+
+-- name: furthest
+-- The greatest or the least whole number of a column that a bigint can hold.
+select case when v between -9223372036854775808 and 9223372036854775807 then pg_catalog.trunc(v)::bigint end
+from (select {which}({column})::numeric as v from {table}) m

@@ -34,7 +34,7 @@ from vedur.node.epoch import (
     read_reigns,
 )
 from vedur.node.info import has_schema
-from vedur.node.plan import TAKEOVER_TO
+from vedur.node.plan import TAKEOVER_EPOCH
 from vedur.node.position import LOST, read_newest_tick
 
 log = logging.getLogger(__name__)
@@ -65,14 +65,15 @@ def require_reign(db: Database, state: WorkerState, settings: LondisteSettings) 
     by = _replaced_by(state.node_name, mine, members)
     if by is not None:
         own = get_node_info(db, queue)
-        if own is not None and own.attrs.get(TAKEOVER_TO) == by.root:
+        # the name of the new root would not tell: a failover to the same node leaves events behind
+        if own is not None and own.attrs.get(TAKEOVER_EPOCH) == by.epoch:
             return  # a takeover is about to make this node a branch
         if depose(db, queue, by).code == 301:
             return  # a takeover has just made it one
         reach("reign.deposed")
         raise deposed_error(by)
     _require_alone(state.node_name, mine, members)
-    _require_newest(db, queue, mine, members)
+    _require_newest(db, queue, state.node_name, mine, members)
     _adopt(db, queue, state.node_name, mine)
 
 
@@ -87,8 +88,8 @@ def deposed_error(by: Reign) -> OtherEpoch:
 
 def _ask(db: Database, name: str, settings: LondisteSettings) -> Iterator[_Said]:
     for member in get_queue_locations(db, settings.queue_name):
-        if member.node_name == name or member.dead:
-            continue
+        if member.node_name == name:
+            continue  # one that is tagged as dead is asked, too: it may be back, and be root
         try:
             endpoint = Endpoint.of_node(settings, member.node_location)
             with endpoint.with_connect_timeout(_PATIENCE).open("member") as there:
@@ -133,7 +134,9 @@ def _require_alone(name: str, mine: Reigns, members: list[_Said]) -> None:
             )
 
 
-def _require_newest(db: Database, queue: str, mine: Reigns, members: list[_Said]) -> None:
+def _require_newest(
+    db: Database, queue: str, name: str, mine: Reigns, members: list[_Said]
+) -> None:
     """Raise where a member has applied what this root has never written."""
     here, newest = last_reign(mine), read_newest_tick(db, queue)
     for said in members:
@@ -148,8 +151,9 @@ def _require_newest(db: Database, queue: str, mine: Reigns, members: list[_Said]
                 raise LostPosition(
                     f'{LOST}: node "{said.info.node_name}" has applied tick {tick}, and the queue '
                     f"of this root ends with tick {newest}: this database was restored from an "
-                    f'older backup; run "rejoin" on "{said.info.node_name}", or let it take over '
-                    '("takeover")'
+                    f'older backup; run "rejoin" on "{said.info.node_name}"; or, to go on with '
+                    "what that node has, stop the server of this root and run takeover "
+                    f"{name} --dead-root --node={said.info.node_name}"
                 )
 
 

@@ -23,6 +23,10 @@ class Role(ABC):
     def do_round(self, target: Database, state: WorkerState) -> bool:
         """Do one piece of work; True if the next round should follow at once."""
 
+    def rest(self, target: Database, state: WorkerState) -> None:
+        """Do what must be done even while the worker is paused."""
+        return
+
     @property
     def listener(self) -> Database | None:
         """The connection on which news of ticks come; None to wait for time alone."""

@@ -43,9 +43,7 @@ class RootRole(Role):
         """Publish what is due; there is never more to do at once."""
         worker, settings = self.worker, self.worker.settings
         now = worker.clock.monotonic()
-        if now >= self._next_look:
-            require_reign(target, state, settings)
-            self._next_look = now + _LOOK_PERIOD
+        self._look(target, state, now)
         if self._is_closed(target):
             worker.say_alive()
             return False
@@ -61,6 +59,15 @@ class RootRole(Role):
         worker.say_alive()
         self._stats.standby(log, worker.clock.monotonic(), settings.keepalive_stats)
         return False
+
+    def rest(self, target: Database, state: WorkerState) -> None:
+        """Ask whether this is still the root: writers are not paused with the worker."""
+        self._look(target, state, self.worker.clock.monotonic())
+
+    def _look(self, target: Database, state: WorkerState, now: float) -> None:
+        if now >= self._next_look:
+            require_reign(target, state, self.worker.settings)
+            self._next_look = now + _LOOK_PERIOD
 
     def _is_closed(self, target: Database) -> bool:
         """Read whether a takeover has closed the queue: then nothing can be published; raises on a

@@ -11,8 +11,8 @@ as $$
 --
 -- Parameters: i_queue_name - cascaded queue; i_seq_name - sequence; i_value - published value.
 -- Returns: 200 done; 402 this is the root; 404 no such set.
--- Writes: londiste.seq_info, the sequence (forwards only).
--- Raises: errors of pgq.seq_setval when the local sequence is gone.
+-- Writes: londiste.seq_info, the sequence (forwards only, and not beyond its bound).
+-- Raises: errors of pgq.seq_getval when the local sequence is gone.
 -- ----------------------------------------------------------------------
 declare
     _name text := londiste.make_fqname(i_seq_name);
@@ -41,7 +41,7 @@ begin
     returning s.local
     into _local;
     if _local then
-        perform pgq.seq_setval(_name, i_value);
+        perform londiste.follow_seq(_name, i_value);
     end if;
 
     ret_code := 200;

@@ -41,11 +41,14 @@ begin
     end if;
 
     if _root then
+        -- one that counts down begins at its own value: less than that has not been published
         insert into londiste.seq_info as s (queue_name, seq_name, local, last_value)
-        values (i_queue_name, _name, true, 0)
+        select i_queue_name, _name, true, case when q.seqincrement > 0 then 0 else pgq.seq_getval(_name) end
+        from pg_catalog.pg_sequence q
+        where q.seqrelid = londiste.find_seq_oid(_name)
         on conflict (queue_name, seq_name) do update
         set local = true,
-            last_value = 0;
+            last_value = excluded.last_value;
         perform londiste.root_check_seqs(i_queue_name);
     elsif not _found then
         ret_code := 404;
@@ -56,7 +59,7 @@ begin
         set local = true
         where s.queue_name = i_queue_name
             and s.seq_name = _name;
-        perform pgq.seq_setval(_name, _old.last_value);
+        perform londiste.follow_seq(_name, _old.last_value);
     end if;
 
     ret_code := 200;

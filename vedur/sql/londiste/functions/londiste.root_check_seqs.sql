@@ -7,7 +7,7 @@ language plpgsql
 as $$
 -- ----------------------------------------------------------------------
 -- Publish sequences of the root ahead of their use: when less than the buffer is left before
--- the published value, the next one is three buffers ahead.
+-- the published value, the next one is three buffers ahead, or the bound of the sequence.
 --
 -- Parameters: i_queue_name - cascaded queue; i_buffer - values.
 -- Returns: 100 done; 402 not root; 404 no such queue.
@@ -18,6 +18,8 @@ declare
     _type text;
     _seq record;
     _value bigint;
+    _ahead bigint;
+    _due boolean;
 begin
     select n.node_type
     into _type
@@ -35,20 +37,28 @@ begin
     end if;
 
     for _seq in
-        select s.seq_name, s.last_value
+        select s.seq_name, s.last_value, q.seqincrement > 0 as up, q.seqmin, q.seqmax
         from londiste.seq_info s
+        join pg_catalog.pg_sequence q on q.seqrelid = londiste.find_seq_oid(s.seq_name)
         where s.queue_name = i_queue_name
             and s.local
-            and londiste.find_seq_oid(s.seq_name) is not null
         order by s.nr
     loop
         _value := pgq.seq_getval(_seq.seq_name);
-        if _value + i_buffer >= _seq.last_value then
-            _value := _value + i_buffer * 3;
+        -- numeric: the sum may be beyond a bigint
+        _ahead := case
+            when _seq.up then least(_value + i_buffer * 3::numeric, _seq.seqmax)
+            else greatest(_value - i_buffer * 3::numeric, _seq.seqmin)
+        end;
+        _due := case
+            when _seq.up then _value + i_buffer::numeric >= _seq.last_value
+            else _value - i_buffer::numeric <= _seq.last_value
+        end;
+        if _due and _ahead <> _seq.last_value then
             perform pgq.insert_event(
-                i_queue_name, 'londiste.update-seq', _value::text, _seq.seq_name, null, null, null);
+                i_queue_name, 'londiste.update-seq', _ahead::text, _seq.seq_name, null, null, null);
             update londiste.seq_info s
-            set last_value = _value
+            set last_value = _ahead
             where s.queue_name = i_queue_name
                 and s.seq_name = _seq.seq_name;
         end if;

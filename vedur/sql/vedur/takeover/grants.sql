@@ -3,7 +3,8 @@
 grant select on vedur.reign to public;
 revoke all on function
     vedur.begin_reign(text, text, uuid, boolean), vedur.note_reign(text, text), vedur.promote(text, uuid, text, bigint),
-    vedur.bar_epoch(text, uuid), vedur.depose(text, uuid, text, bigint), vedur.reopen_root(text), vedur.newest_tick(text)
+    vedur.bar_epoch(text, uuid), vedur.depose(text, uuid, text, bigint), vedur.reopen_root(text), vedur.keep_root(text),
+    vedur.newest_tick(text)
 from public;
 
 do $$
@@ -20,7 +21,7 @@ begin
     if exists (select 1 from pg_catalog.pg_roles where rolname = 'pgq_admin') then
         grant execute on function
             vedur.begin_reign(text, text, uuid, boolean), vedur.promote(text, uuid, text, bigint), vedur.bar_epoch(text, uuid),
-            vedur.depose(text, uuid, text, bigint), vedur.reopen_root(text), vedur.newest_tick(text)
+            vedur.depose(text, uuid, text, bigint), vedur.reopen_root(text), vedur.keep_root(text), vedur.newest_tick(text)
         to pgq_admin;
     end if;
     foreach _role in array array['pgq_reader', 'londiste_reader'] loop

@@ -11,7 +11,7 @@ create table if not exists vedur.reign (
     began_at        timestamptz not null default clock_timestamp(),
     constraint reign_pkey primary key (queue_name, epoch),
     constraint reign_serial_key unique (queue_name, serial),
-    constraint reign_kind_check check (kind in ('created', 'takeover', 'failover', 'adopted'))
+    constraint reign_kind_check check (kind in ('created', 'takeover', 'failover', 'adopted', 'kept'))
 );
 comment on table vedur.reign is
     'which node was root from which tick on: first_tick is the last tick that a reign has inherited, everything behind it is its own';

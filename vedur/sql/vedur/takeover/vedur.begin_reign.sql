@@ -14,7 +14,7 @@ as $$
 --
 -- Parameters:
 --     i_queue_name    cascaded queue
---     i_kind          created, takeover, failover or adopted
+--     i_kind          created, takeover, failover, adopted or kept
 --     i_epoch         identity of the reign; null: a new one
 --     i_announce      false: the set has no other node yet
 -- Returns: the epoch
