@@ -55,6 +55,7 @@ from vedur.node.position import (
 from vedur.node.setup import (
     register_location,
     register_subscriber,
+    require_own_consumer,
     set_move_note,
     unregister_subscriber,
     untag,
@@ -188,6 +189,7 @@ class _Mover:
         if above is None:
             raise StateError(f'node "{self.move.provider}" is not initialized')
         require_serving(self.new, above)
+        self._require_own_consumer()
         self._find_tick()  # of another reign: the tick that would be waited for is another one
         self._wait_for_tick(self.tick, max_wait)
         self._find_tick()
@@ -316,6 +318,7 @@ class _Mover:
         """Subscribe at the position; a subscription that an earlier run has left is replaced."""
         move, mine = self.move, self.view.locations[self.move.node]
         with self.new.transaction():
+            self._require_own_consumer()
             if not self.is_worker:
                 self.new.value(
                     query("node", "register_consumer_at"), [self.queue, move.consumer, self.tick]
@@ -332,6 +335,25 @@ class _Mover:
                 self.new, self.queue, move.node, move.consumer, self.tick, node=move.provider
             )
         return True
+
+    def _require_own_consumer(self) -> None:
+        """Raise where the consumer of that name on the new provider is another node's."""
+        move = self.move
+        way_out = (
+            "choose another provider, or drop-node one of the two and create it again with another "
+            "job_name"
+        )
+        if self.is_worker:
+            require_own_consumer(
+                self.new, self.queue, move.node, move.consumer, move.provider, way_out
+            )
+            return
+        for item in get_subscriber_info(self.new, self.queue):
+            if item.worker_name == move.consumer:
+                raise StateError(
+                    f'consumer "{move.consumer}" on node "{move.provider}" is that of node '
+                    f'"{item.node_name}": nothing is changed; choose another provider'
+                )
 
     def _knows(self, db: Database, name: str) -> bool:
         return bool(db.value(query("node", "knows_location"), [self.queue, name]))

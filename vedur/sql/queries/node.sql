@@ -187,6 +187,27 @@ select paused from pgq_node.local_state where queue_name = %s and consumer_name 
 -- Does this node know how to reach a member?
 select exists (select from pgq_node.node_location where queue_name = %s and node_name = %s)
 
+-- name: lock_subscriptions
+-- One command at a time subscribes a node here, until the end of its transaction.
+select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('vedur.subscribe ' || %s, 0))
+
+-- name: whose_consumer
+-- Is there a consumer of a name in this queue, is it a node's, and is it another node's?
+select exists (
+        select from pgq.subscription s
+        join pgq.queue q on q.queue_id = s.sub_queue
+        join pgq.consumer c on c.co_id = s.sub_consumer
+        where q.queue_name = %(queue)s and c.co_name = %(consumer)s
+    ) as there,
+    exists (
+        select from pgq_node.subscriber_info i
+        where i.queue_name = %(queue)s and i.worker_name = %(consumer)s and i.subscriber_node = %(node)s
+    ) as own,
+    (
+        select min(i.subscriber_node) from pgq_node.subscriber_info i
+        where i.queue_name = %(queue)s and i.worker_name = %(consumer)s and i.subscriber_node <> %(node)s
+    ) as other
+
 -- name: register_consumer_at
 -- Register a plain consumer at a tick, or move it there.
 select pgq.register_consumer_at(%s, %s, %s)
