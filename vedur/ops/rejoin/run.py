@@ -50,7 +50,7 @@ from vedur.node.setup import (
     unregister_subscriber,
     untag,
 )
-from vedur.node.state import change_consumer_provider, set_consumer_completed
+from vedur.node.state import change_consumer_provider, set_consumer_completed, watermark_of
 from vedur.ops.compare_tables import make_nodes, pair_at_one_moment, plan_pair
 from vedur.ops.rejoin.plan import Found, Plan, Way, make_plan, read_found
 from vedur.ops.rejoin.tables import (
@@ -358,7 +358,7 @@ def _move_consumer(node: RejoiningNode, tick: int) -> None:
     with provider.transaction():
         _require_own_consumer(node)
         if name in known:
-            for consumer in (node.worker, f".{name}.watermark"):
+            for consumer in (node.worker, watermark_of(name)):
                 provider.call("pgq.register_consumer_at", queue, consumer, tick)
         else:
             here = {member.node_name: member for member in node.session.members()}[name]

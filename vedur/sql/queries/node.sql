@@ -212,6 +212,18 @@ select exists (
 -- Register a plain consumer at a tick, or move it there.
 select pgq.register_consumer_at(%s, %s, %s)
 
+-- name: hold_back
+-- Let a consumer that is ahead of a tick go back to it, or to the first tick after it that is left; no row where it is not
+-- ahead of that.
+select f.tick, pgq.register_consumer_at(q.queue_name, c.co_name, f.tick)
+from pgq.queue q
+join pgq.subscription s on s.sub_queue = q.queue_id
+join pgq.consumer c on c.co_id = s.sub_consumer
+cross join lateral (
+    select min(t.tick_id) as tick from pgq.tick t where t.tick_queue = q.queue_id and t.tick_id >= %(tick)s
+) f
+where q.queue_name = %(queue)s and c.co_name = %(consumer)s and f.tick < s.sub_last_tick
+
 -- name: unregister_consumer
 -- A plain consumer reads here no longer.
 select pgq.unregister_consumer(%s, %s)

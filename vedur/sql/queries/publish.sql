@@ -60,3 +60,13 @@ select * from vedur.copies_by_snapshot(%s)
 -- name: shown_tick
 -- On a branch that is copied from, in the snapshot that the copy reads: the tick that its tables show.
 select tick_id, tick_time::text as tick_time, tick_event_seq, tick_snapshot from vedur.shown_tick(%s)
+
+-- name: can_follow_settings
+-- Does this database have what gives the queue of a branch its provider's settings?
+select pg_catalog.to_regprocedure('vedur.follow_settings(text,integer,interval,interval,interval)') is not null
+
+-- name: follow_settings
+-- Give the queue of a branch its provider's settings; the names of those that were others.
+select vedur.follow_settings(
+    %(queue)s, %(ticker_max_count)s::integer, %(ticker_max_lag)s::interval, %(ticker_idle_period)s::interval,
+    %(rotation_period)s::interval)
