@@ -253,12 +253,12 @@ def _lose_root(c: Cycle, point: str, quiet: bool) -> None:
         for node in c.rig.followers:
             c.rig.wait(lambda node=node: c.rig.position(node) >= tick, f"all on {node}", 300)
     if point == "takeover.recopied":  # a first copy loses its source
-        c.rig.arm(c.rig.worker_name(LEAF), "copy.in_copy", "kill")
+        c.rig.arm(c.rig.worker_name(LEAF), "copy.strip", "kill")
         worker.held.set()
         c.rig.ok(LEAF, "resync", f"{OWNER}.{c.rng.choice(NAMES)}")
         if not c.rig.fired(c.rig.worker_name(LEAF), REACH):
             worker.held.clear()
-            raise NotReached("copy.in_copy")
+            raise NotReached("copy.strip")
     if point in LEAF_BELOW_ROOT:
         # who has more decides whether the leaf can be led, or has what no branch has
         worker.held.set()
@@ -275,6 +275,10 @@ def _lose_root(c: Cycle, point: str, quiet: bool) -> None:
 
 def _fail_over(c: Cycle, point: str, action: str) -> None:
     words = _takeover(ROOT, MID, "--dead-root")
+    if point == "takeover.left":
+        # a command that was killed after the survivor had moved has left it the subscription
+        for step in ("takeover.caught_up_from", "provider.resumed"):
+            _broken(c, step, "kill", MID, *words, spare=ROOT)
     if point.startswith("takeover."):
         with contextlib.suppress(NotReached):  # somebody else says so, below
             _broken(c, point, action, MID, *words, spare=ROOT)

@@ -67,3 +67,12 @@ join pgq.queue q on q.queue_id = s.sub_queue
 join pgq.consumer c on c.co_id = s.sub_consumer
 cross join (select %s::text as queue, %s::text as ending) g
 where q.queue_name = g.queue and pg_catalog.right(c.co_name, pg_catalog.length(g.ending)) = g.ending
+
+-- name: copies
+-- Consumers of first copies that stand on a queue of this node.
+select c.co_name as consumer
+from pgq.subscription s
+join pgq.queue q on q.queue_id = s.sub_queue
+join pgq.consumer c on c.co_id = s.sub_consumer
+where q.queue_name = %s and c.co_name like '%%.copy.%%'
+order by 1
