@@ -66,7 +66,7 @@ POINTS: dict[str, tuple[str, ...]] = {
     "resurrect": ("closed", "drained", "saved", "kept", "turned", "subscribed", "finished"),
     # ops/create_node.py, ops/change_provider.py, ops/change_location.py
     "create": ("ticked", "subscribed"),
-    "provider": ("paused", "subscribed", "changed", "untagged", "resumed", "unsubscribed"),
+    "provider": ("paused", "subscribed", "changed", "untagged", "resumed", "held", "unsubscribed"),
     "location": ("checked", "told"),
     # ops/drop_node.py, ops/tag_node.py, ops/rename_node.py, ops/move_position.py
     "drop": ("reparented", "forgotten"),

@@ -19,7 +19,7 @@ from tests.fixtures.place import new_place
 from vedur import db as vdb
 from vedur.demo.lab import QUEUE, Lab, sql_text
 from vedur.demo.story import KEYS, LEAF, OWNER, ROOT, TABLES, content
-from vedur.pipeline.replay.staging_tables import stage_prefix
+from vedur.tables.stages import stage_prefix
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1200)]
 

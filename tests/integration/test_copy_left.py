@@ -12,8 +12,8 @@ import pytest
 from tests.integration.test_copy_crash import Dies
 from tests.labs.first_copy import Lab
 from vedur import db as vdb
-from vedur.pipeline.replay.staging_tables import stage_prefix
 from vedur.tables.mapping import TableMap
+from vedur.tables.stages import stage_prefix
 from vedur.worker.first_copy.catch_up import CatchUp
 from vedur.worker.first_copy.steps import Step
 

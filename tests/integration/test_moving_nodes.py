@@ -71,7 +71,7 @@ def test_a_node_moves_to_a_branch_and_back(tree: Tree, caplog: pytest.LogCapture
     assert tree.subscribers("src") == {"mid": tick, "dst": tick}
 
 
-POINTS = ["paused", "subscribed", "changed", "untagged", "resumed", "unsubscribed"]
+POINTS = ["paused", "subscribed", "changed", "untagged", "resumed", "held", "unsubscribed"]
 
 
 @pytest.mark.draw(1)
@@ -484,6 +484,26 @@ def test_a_dead_branch_is_dropped_from_over_its_children(tree: Tree) -> None:
         drop_node(tree.sessions["src"], "mid", reparent=True)
     assert tree.subscribers("src") == {"dst": tick, "low": tick}
     assert set(tree.members("dst")) == {"src", "dst", "low"}
+
+
+def test_a_silent_branch_is_not_dropped_from_over_a_silent_node(tree: Tree) -> None:
+    """Nobody can say whether that reads from it, and what it needs would be forgotten."""
+    branches(tree)
+    with tree.workers():
+        change_provider(tree.sessions["dst"], "low")
+        change_provider(tree.sessions["low"], "src")
+    src = tree.dbs["src"]
+    place = "update pgq_node.node_location set node_location = %s where node_name in ('low', 'dst')"
+    src.execute(place, [NOWHERE])
+    for reparent in (False, True):
+        with pytest.raises(StateError, match=r'"low" does not answer, and nor do dst.*tag-dead'):
+            drop_node(tree.sessions["src"], "low", reparent=reparent)
+    assert set(tree.subscribers("src")) == {"mid", "low"}
+    marks = "select count(*) from pgq.get_consumer_info(%s, '.low.watermark')"
+    assert src.value(marks, [QUEUE]) == 1
+    tag_dead(tree.sessions["src"], ["dst"])  # it does not come back
+    drop_node(tree.sessions["src"], "low")
+    assert "low" not in tree.members("src")
 
 
 def test_tags_reach_every_node(tree: Tree, caplog: pytest.LogCaptureFixture) -> None:

@@ -145,9 +145,10 @@ class Chain:
     ) -> Node:
         """Make a database a node, by default below the newest one; `own` are settings of it."""
         db.autocommit = True
+        usual = {"job_name": f"{name}_job", "exception_sleep": 0.0, "loop_delay": 0.05}
         settings = LondisteSettings(
-            db=db.connstr, queue_name=QUEUE, job_name=f"{name}_job", node_name=name,
-            exception_sleep=0.0, loop_delay=0.05, **{**self._settings, **(own or {})},
+            db=db.connstr, queue_name=QUEUE, node_name=name,
+            **{**usual, **self._settings, **(own or {})},
         )  # fmt: skip
         above = self[provider].db.connstr if provider else None
         if above is None and self.nodes:

@@ -45,6 +45,19 @@ with Session(LondisteSettings(db=connstr, queue_name=queue, job_name="killed")) 
 """
 
 
+def kill_at(point: str, command: str, connstr: str, queue: str) -> None:
+    """Run a command in a process that is killed at a failpoint."""
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED, connstr, queue, point, command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ},
+        timeout=120,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
 class Tree:
     """Nodes by name; a root `src` is there from the beginning."""
 
@@ -168,16 +181,7 @@ class Tree:
 
     def killed(self, name: str, point: str, command: str) -> None:
         """Run a command on a node in a process that is killed at a failpoint."""
-        args = [self.dbs[name].connstr, QUEUE, point, command]
-        done = subprocess.run(
-            [sys.executable, "-c", _KILLED, *args],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ},
-            timeout=120,
-        )
-        assert done.returncode == -signal.SIGKILL, done.stderr
+        kill_at(point, command, self.dbs[name].connstr, QUEUE)
 
     def close(self) -> None:
         """Close the sessions."""

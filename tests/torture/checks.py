@@ -17,7 +17,7 @@ from tests.torture.processes import DAEMON, children, cmdline, working_in
 from tests.torture.rig import LEAF, MID, ROOT, Rig
 from tests.torture.schema import NAMES, OWNER, PART_HERE, SEQUENCES
 from vedur.demo.lab import QUEUE
-from vedur.pipeline.replay.staging_tables import stage_prefix
+from vedur.tables.stages import stage_prefix
 
 #: Seconds within which leftovers must have gone.
 SETTLE = 120.0

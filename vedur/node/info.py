@@ -5,6 +5,7 @@ Every function reads only; `get_…` returns None or an empty list where the que
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -18,6 +19,12 @@ T = TypeVar("T")
 
 #: Attribute of a node: names of nodes that hold each other's queues.
 SYNC_WATERMARK = "sync_watermark"
+
+
+def synced_nodes(attrs: Mapping[str, str]) -> tuple[str, ...]:
+    """Read the names that a node's attributes give for that; a list by hand may have blanks."""
+    names = attrs.get(SYNC_WATERMARK, "").split(",")
+    return tuple(name.strip() for name in names if name.strip())
 
 
 class NodeType(StrEnum):

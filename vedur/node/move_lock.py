@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
+from vedur.clock import Clock
 from vedur.db import Database
 from vedur.errors import DatabaseError
 from vedur.sql import query
+
+_TRIES = 3
+_PERIOD = 0.2
+
+
+def patiently(
+    lock: Callable[[Database, str], bool], db: Database, queue: str, clock: Clock
+) -> bool:
+    """Try one of these locks some times: the worker of a node has it for an instant when it gives
+    up a move that was killed."""
+    for _ in range(_TRIES):
+        if lock(db, queue):
+            return True
+        clock.sleep(_PERIOD)
+    return lock(db, queue)
 
 
 def try_lock_move(db: Database, queue: str) -> bool:

@@ -277,13 +277,37 @@ def plan_reparent(members: Members, node: str) -> tuple[str, list[Move]]:
 
 
 def require_droppable(members: Members, node: str) -> None:
-    """Raise while other nodes read from a node."""
+    """Raise while other nodes read from a node, or may do so."""
     children = children_of(members, node)
     if children:
         raise StateError(
             f"node still has subscribers: {', '.join(children)}: "
             "change their provider or drop them first, or use --reparent"
         )
+    member = members.get(node)
+    silent = [] if member is None or member.answers else _unplaced(members, node)
+    if silent:
+        names = ", ".join(silent)
+        raise StateError(
+            f'node "{node}" does not answer, and nor do {names}, of which no other node says whom '
+            f'they read from: it may be "{node}", and what they have yet to read would be '
+            "forgotten; nothing is changed: run it again when they answer; those that are gone for "
+            "good are left out after tag-dead"
+        )
+
+
+def _unplaced(members: Members, node: str) -> list[str]:
+    """Return the other nodes that do not answer, nor are tagged as dead, and have no place that an
+    answering node knows. Where no root answers, one of them is the root, unless `node` is it."""
+    found = sorted(
+        m.name
+        for m in members.values()
+        if m.name != node and not m.answers and not m.dead and not parents_of(members, m.name)
+    )
+    has_root = any(m.answers and m.is_root for m in members.values())
+    if not has_root and parents_of(members, node) and len(found) == 1:
+        return []
+    return found
 
 
 def plan_rename(members: Members, old: str, new: str) -> list[str]:

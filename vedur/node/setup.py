@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from vedur.db import Database
 from vedur.db.contract import Answer, command
+from vedur.errors import StateError
 from vedur.node.info import NodeType, get_node_info
 from vedur.node.plan import MOVE_CONSUMER, MOVE_PROVIDER, MOVE_RESUME
 from vedur.sql import query
@@ -66,6 +67,28 @@ def register_subscriber(
 ) -> Answer:
     """Let a node read from this one; the answer's row has `global_watermark`."""
     return command(db, "pgq_node.register_subscriber", queue, name, worker, tick, node=node)
+
+
+def require_own_consumer(
+    db: Database, queue: str, name: str, worker: str, provider: str, way_out: str
+) -> None:
+    """Raise where the consumer by which a node is to read here is somebody else's: to register it
+    would move that one. In a transaction, other commands that subscribe a node wait for its end."""
+    db.execute(query("node", "lock_subscriptions"), [queue])
+    found = db.one(
+        query("node", "whose_consumer"), {"queue": queue, "consumer": worker, "node": name}
+    )
+    if found.other is not None:
+        raise StateError(
+            f'consumer "{worker}" on node "{provider}" is that of node "{found.other}": nodes that '
+            f"read from one provider need different job names; nothing is changed: {way_out}"
+        )
+    if found.there and not found.own:
+        raise StateError(
+            f'queue "{queue}" on node "{provider}" has a consumer "{worker}" that is not of node '
+            f'"{name}": nothing is changed; if nobody reads by it any more, unregister it there '
+            f"(pgq.unregister_consumer), else {way_out}"
+        )
 
 
 def unregister_subscriber(db: Database, queue: str, name: str, *, node: str = "") -> Answer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vedur.db import Database
 from vedur.db.contract import Answer, command
+from vedur.sql import query
 
 
 def set_consumer_completed(db: Database, queue: str, consumer: str, tick: int) -> Answer:
@@ -50,6 +51,21 @@ def unregister_consumer(db: Database, queue: str, consumer: str, *, node: str = 
 def set_subscriber_watermark(db: Database, queue: str, subscriber: str, tick: int) -> Answer:
     """On the provider: the subscriber and everything below it needs nothing before `tick`."""
     return command(db, "pgq_node.set_subscriber_watermark", queue, subscriber, tick)
+
+
+def hold_back_watermark(db: Database, queue: str, subscriber: str, tick: int) -> int | None:
+    """On the provider: let the watermark of a subscriber go back to a tick that a node needs, or as
+    far as the queue goes. Returns where it stands then, None where it was not ahead."""
+    found = db.one(
+        query("node", "hold_back"),
+        {"queue": queue, "consumer": watermark_of(subscriber), "tick": tick},
+    )
+    return None if found is None else int(found.tick)
+
+
+def watermark_of(subscriber: str) -> str:
+    """The consumer on its provider that keeps what a node and everything below it needs."""
+    return f".{subscriber}.watermark"
 
 
 def set_global_watermark(db: Database, queue: str, tick: int | None) -> Answer:

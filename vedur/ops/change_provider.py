@@ -11,11 +11,13 @@ Everything is looked at first (`vedur/node/plan.py`); then come steps that can b
     switch       the node itself, with the position locked
     untag        the node, where it was tagged as dead: it is back
     resume       the consumer, and the note goes in the same transaction
+    hold         what the node needs, on the nodes above the new provider
     unsubscribe  on the old provider
 
-An error or an interrupt resumes the consumer. After a kill the note is left, `status` shows it, and
-the same command again finishes what was begun; another provider may be named instead, as the first
-one may be gone, and `resume` gives the move up.
+An error or an interrupt resumes the consumer. After a kill the note is left, and `status` shows it.
+A worker that runs gives the move up then (`vedur/node/killed_move.py`), as `resume` does, and goes
+on at the provider that it has. The same command again finishes what was begun; another provider may
+be named instead, as the first one may be gone.
 """
 
 from __future__ import annotations
@@ -24,14 +26,21 @@ import logging
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 
+from vedur.clock import Clock
 from vedur.db import Database
 from vedur.errors import DatabaseError, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.log import mask
 from vedur.node.epoch import read_reigns
 from vedur.node.history import KnownTick, explain_deposed, explain_other, will_learn
-from vedur.node.info import get_node_info, get_subscriber_info
-from vedur.node.move_lock import release_place, try_hold_place, try_lock_move, unlock_move
+from vedur.node.info import NodeType, get_node_info, get_subscriber_info, synced_nodes
+from vedur.node.move_lock import (
+    patiently,
+    release_place,
+    try_hold_place,
+    try_lock_move,
+    unlock_move,
+)
 from vedur.node.plan import (
     MOVE_CONSUMER,
     MOVE_PROVIDER,
@@ -55,11 +64,16 @@ from vedur.node.position import (
 from vedur.node.setup import (
     register_location,
     register_subscriber,
+    require_own_consumer,
     set_move_note,
     unregister_subscriber,
     untag,
 )
-from vedur.node.state import change_consumer_provider, set_consumer_paused
+from vedur.node.state import (
+    change_consumer_provider,
+    hold_back_watermark,
+    set_consumer_paused,
+)
 from vedur.ops.create_node import require_serving
 from vedur.ops.members import SetView, find_consumer, read_member, read_members
 from vedur.ops.pause import NoAnswer, wait_accepted
@@ -74,6 +88,10 @@ log = logging.getLogger(__name__)
 MAX_WAIT = 60.0
 _PERIOD = 0.2
 _SAY_EVERY = 5.0
+
+
+class MovedMeanwhile(StateError):
+    """A node is not as it was when its move was planned."""
 
 
 def change_provider(
@@ -96,7 +114,12 @@ def change_provider(
             )
             run_move(session, view, move, max_wait)
             return
-    run_move(session, view, plan_move(view.members, name, provider), max_wait)
+    try:
+        run_move(session, view, plan_move(view.members, name, provider), max_wait)
+    except MovedMeanwhile:
+        # its worker has given up a move that was killed, after this one was planned
+        view = read_members(session, dead)
+        run_move(session, view, plan_move(view.members, name, provider), max_wait)
 
 
 def run_move(session: Session, view: SetView, move: Move, max_wait: float = MAX_WAIT) -> None:
@@ -105,11 +128,11 @@ def run_move(session: Session, view: SetView, move: Move, max_wait: float = MAX_
     db = view.databases[move.node]
     mover = _Mover(session, view, move, db, worker=move.consumer == mine.worker)
     with ExitStack() as stack:
-        stack.enter_context(_one_at_a_time(db, session.queue, move.node))
+        stack.enter_context(_one_at_a_time(db, session.queue, move.node, session.clock))
         _require_unmoved(db, session.queue, mine)
         if move.switch:
             if mover.is_worker and mine.type != "leaf":
-                _hold_path(stack, session.queue, view, move)
+                _hold_path(stack, session.queue, view, move, session.clock)
             mover.switch(max_wait)
         mover.untag()
         mover.resume(max_wait)
@@ -124,9 +147,9 @@ def run_move(session: Session, view: SetView, move: Move, max_wait: float = MAX_
 
 
 @contextmanager
-def _one_at_a_time(db: Database, queue: str, node: str) -> Iterator[None]:
+def _one_at_a_time(db: Database, queue: str, node: str, clock: Clock) -> Iterator[None]:
     """Keep other moves of the same node out until this one ends, however it ends."""
-    if not try_lock_move(db, queue):
+    if not patiently(try_lock_move, db, queue, clock):
         raise StateError(f'another command moves node "{node}" just now: wait for it to end')
     try:
         yield
@@ -143,10 +166,10 @@ def _require_unmoved(db: Database, queue: str, mine: Member) -> None:
     ]
     reads_from = None if info is None or info.is_root else info.provider_node
     if reads_from != mine.provider or notes[0] != notes[1]:
-        raise StateError(f'node "{mine.name}" was moved meanwhile: run the command again')
+        raise MovedMeanwhile(f'node "{mine.name}" was moved meanwhile: run the command again')
 
 
-def _hold_path(stack: ExitStack, queue: str, view: SetView, move: Move) -> None:
+def _hold_path(stack: ExitStack, queue: str, view: SetView, move: Move, clock: Clock) -> None:
     """Keep the nodes from the new provider up to the root where they are until the move ends: two
     moves that are planned at the same time must not make a ring. Raises where the moved node is one
     of them by now. Moves to the same provider do not keep each other out."""
@@ -155,7 +178,7 @@ def _hold_path(stack: ExitStack, queue: str, view: SetView, move: Move) -> None:
     while name is not None and name in view.databases:
         db = view.databases[name]
         path.append(name)
-        if not try_hold_place(db, queue):
+        if not patiently(try_hold_place, db, queue, clock):
             raise StateError(f'another command moves node "{name}" just now: wait for it to end')
         stack.callback(release_place, db, queue)
         info = get_node_info(db, queue)
@@ -191,6 +214,7 @@ class _Mover:
         require_serving(self.new, above)
         if self.is_worker:
             require_node_fit(self.db, self.new, self.queue, self.move.provider)
+        self._require_own_consumer()
         self._find_tick()  # of another reign: the tick that would be waited for is another one
         self._wait_for_tick(self.tick, max_wait)
         self._find_tick()
@@ -319,6 +343,7 @@ class _Mover:
         """Subscribe at the position; a subscription that an earlier run has left is replaced."""
         move, mine = self.move, self.view.locations[self.move.node]
         with self.new.transaction():
+            self._require_own_consumer()
             if not self.is_worker:
                 self.new.value(
                     query("node", "register_consumer_at"), [self.queue, move.consumer, self.tick]
@@ -335,6 +360,25 @@ class _Mover:
                 self.new, self.queue, move.node, move.consumer, self.tick, node=move.provider
             )
         return True
+
+    def _require_own_consumer(self) -> None:
+        """Raise where the consumer of that name on the new provider is another node's."""
+        move = self.move
+        way_out = (
+            "choose another provider, or drop-node one of the two and create it again with another "
+            "job_name"
+        )
+        if self.is_worker:
+            require_own_consumer(
+                self.new, self.queue, move.node, move.consumer, move.provider, way_out
+            )
+            return
+        for item in get_subscriber_info(self.new, self.queue):
+            if item.worker_name == move.consumer:
+                raise StateError(
+                    f'consumer "{move.consumer}" on node "{move.provider}" is that of node '
+                    f'"{item.node_name}": nothing is changed; choose another provider'
+                )
 
     def _knows(self, db: Database, name: str) -> bool:
         return bool(db.value(query("node", "knows_location"), [self.queue, name]))
@@ -418,6 +462,9 @@ class _Mover:
 
     def unsubscribe(self) -> None:
         """End the subscriptions that are left on other nodes; one that does not answer is named."""
+        if self.is_worker:
+            self._hold_events()
+        reach("provider.held")
         old = list(self.move.old)
         member = self.view.members[self.move.node]
         before = member.provider
@@ -438,6 +485,45 @@ class _Mover:
             # it was below this node once; the plan has seen that it no longer is
             unregister_subscriber(self.db, self.queue, self.move.provider, node=self._prefix)
         reach("provider.unsubscribed")
+
+    def _hold_events(self) -> None:
+        """Let the nodes above the new provider keep what the node needs: the old provider does so
+        no longer when its subscription ends, and the new one may have reported a later tick for
+        all that is below it. Then the node can move on if the new provider dies.
+
+        A branch reports again and again, and lower from now on; the root hears of it that way where
+        a node on the path does not answer.
+        """
+        info = get_node_info(self.db, self.queue)
+        if info is None:
+            return
+        tick = self.tick
+        if info.node_type is NodeType.BRANCH and not synced_nodes(info.attrs):
+            tick = min(tick, tick if info.local_watermark is None else info.local_watermark)
+        seen = {self.move.node}
+        name: str | None = self.move.provider
+        while name is not None and name not in seen and name in self.view.databases:
+            seen.add(name)
+            try:
+                name = self._hold_above(name, tick)
+            except DatabaseError as error:
+                log.warning("Node '%s' failure: %s", name, mask(error.message))
+                return
+
+    def _hold_above(self, name: str, tick: int) -> str | None:
+        """Let the provider of a node keep events from a tick on for it; returns the provider, None
+        at the end of the path: the root, or a branch that reports for itself alone."""
+        info = get_node_info(self.view.databases[name], self.queue)
+        if info is None or info.is_root or synced_nodes(info.attrs):
+            return None
+        above = info.provider_node or ""
+        db = self.view.databases.get(above)
+        if db is None:
+            return None
+        back = hold_back_watermark(db, self.queue, name, tick)
+        if back is not None:
+            log.debug("'%s' keeps events from tick %s on", above, back)
+        return above
 
     def _end_subscription(self, name: str, db: Database) -> None:
         try:

@@ -54,6 +54,7 @@ from vedur.node.setup import (
     is_told_to_forget,
     register_location,
     register_subscriber,
+    require_own_consumer,
     set_node_attrs,
     unregister_subscriber,
 )
@@ -72,6 +73,8 @@ _NO_MERGE = (
     "--merge is not supported yet: nothing would be written to the combined queue. "
     "Create the leaf without --merge"
 )
+
+_OTHER_JOB = "give this node another job_name in its ini"
 
 
 @dataclass(frozen=True)
@@ -193,6 +196,8 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
     provider = session.remote(node.provider, "provider_db")
     provider_info = _provider_info(provider, queue)
     require_serving(provider, provider_info)
+    above = provider_info.node_name
+    require_own_consumer(provider, queue, node.name, worker, above, _OTHER_JOB)
     if not provider_info.is_root:
         _wait_until_forgotten(session, root, provider, node.name)
     register_location(root, queue, node.name, node.location)
@@ -202,6 +207,7 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
     tables, sequences = get_table_list(provider, queue), get_seq_list(provider, queue)
     with db.transaction():
         with provider.transaction():
+            require_own_consumer(provider, queue, node.name, worker, above, _OTHER_JOB)
             register_location(provider, queue, node.name, node.location)
             if node.check:
                 _end_subscription(provider, queue, node.name)
@@ -219,7 +225,7 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
                 node.kind,
                 node.name,
                 worker,
-                provider_info.node_name,
+                above,
                 # a branch's queue begins with this tick; a leaf says upstream's, and moves below
                 start.id if node.kind is NodeType.BRANCH else answer.row.global_watermark,
                 node.combined,

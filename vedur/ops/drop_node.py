@@ -8,17 +8,18 @@ With --reparent the nodes that read from it are moved to its provider first, eac
 from __future__ import annotations
 
 import logging
+from urllib.parse import urlencode
 
 from vedur.catalog.tables import get_table_list, local_remove_table
 from vedur.db import Database
 from vedur.errors import DatabaseError, RefusedError, StateError
 from vedur.failpoint import reach
 from vedur.node.epoch import forget_reigns
-from vedur.node.info import get_node_info, get_subscriber_info
+from vedur.node.info import SYNC_WATERMARK, get_node_info, get_subscriber_info, synced_nodes
 from vedur.node.plan import plan_move, plan_reparent, require_droppable
 from vedur.node.position import forget_position, lock_position
 from vedur.node.setup import drop_node as drop
-from vedur.node.setup import unregister_location, unregister_subscriber
+from vedur.node.setup import set_node_attrs, unregister_location, unregister_subscriber
 from vedur.ops.change_provider import MAX_WAIT, run_move
 from vedur.ops.members import SetView, read_members
 from vedur.ops.session import Session
@@ -48,6 +49,7 @@ def drop_node(
             log.warning("'%s' still knows '%s': the root tells it later", other, name)
     for other, db in others.items():
         _forget(db, session.queue, name, other, view.local)
+        _forget_watermark(db, session.queue, name, other)
         reach("drop.forgotten")
     if target and info:
         with target.transaction():
@@ -59,6 +61,21 @@ def drop_node(
             forget_position(target, session.queue)
             forget_reigns(target, session.queue)
     log.info("Node dropped: %s", name)
+
+
+def _forget_watermark(db: Database, queue: str, name: str, member: str) -> None:
+    """Take a node out of those whose watermark a branch waits for. A list that would be empty keeps
+    the branch itself: its provider is not to wait for the nodes below it from now on."""
+    try:
+        info = get_node_info(db, queue)
+        attrs = {} if info is None else dict(info.attrs)
+        names = synced_nodes(attrs)
+        if name in names:
+            left = [each for each in names if each != name] or [member]
+            attrs[SYNC_WATERMARK] = ",".join(left)
+            set_node_attrs(db, queue, urlencode(attrs), quiet=True)
+    except DatabaseError as error:
+        log.warning("Node '%s' failure: %s", member, error.message)
 
 
 def _reparent(session: Session, view: SetView, name: str, max_wait: float) -> SetView:

@@ -28,7 +28,7 @@ from vedur.node.position import (
     keeps_ticks,
     lock_position,
 )
-from vedur.node.state import set_consumer_completed
+from vedur.node.state import hold_back_watermark, set_consumer_completed
 from vedur.ops.session import Session
 from vedur.sql import query
 
@@ -92,7 +92,7 @@ def move_position(session: Session, asked: MoveTo, confirm: Confirm) -> Position
         _set_here(session.db, session.queue, worker, change, tick)
     reach("tick.set")
     if change.there != change.to:
-        provider.value(query("node", "register_consumer_at"), [session.queue, worker, change.to])
+        _set_there(provider, session.queue, info, change)
     log.info("Position of '%s': %s", info.node_name, change.text)
     return change
 
@@ -152,3 +152,11 @@ def _set_here(
             complete_tick(db, queue, worker, tick, silent=True)
         else:
             set_consumer_completed(db, queue, worker, change.to)
+
+
+def _set_there(provider: Database, queue: str, info: NodeInfo, change: PositionChange) -> None:
+    """Move the consumer on the provider, and what keeps events for the node where that is ahead:
+    it would not go back by itself. Where it is behind, the worker moves it on."""
+    with provider.transaction():
+        provider.value(query("node", "register_consumer_at"), [queue, info.worker_name, change.to])
+        hold_back_watermark(provider, queue, info.node_name, change.to)

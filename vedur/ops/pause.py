@@ -9,12 +9,13 @@ from contextlib import ExitStack, contextmanager
 from vedur.db import Database
 from vedur.errors import StateError
 from vedur.node.info import ConsumerInfo, get_consumer_info, get_node_info
+from vedur.node.killed_move import keep_paused
+from vedur.node.move_lock import patiently, try_lock_move, unlock_move
 from vedur.node.plan import MOVE_CONSUMER
 from vedur.node.setup import set_move_note
 from vedur.node.state import set_consumer_paused
 from vedur.ops.members import find_consumer, read_members
 from vedur.ops.session import Session
-from vedur.sql import query
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,9 @@ def _set(session: Session, paused: bool, node: str | None, consumer: str | None)
     prefix = name if remote else ""
     with ExitStack() as stack:
         if not paused and _is_moved(db, session.queue, consumer):
-            stack.enter_context(_given_up(db, session.queue, name))
+            stack.enter_context(_given_up(session, db, name))
+        if paused:
+            keep_paused(db, session.queue, consumer)
         set_consumer_paused(db, session.queue, consumer, paused, node=prefix)
     wait_accepted(session, db, name, consumer, paused=paused)
 
@@ -59,10 +62,11 @@ def _is_moved(db: Database, queue: str, consumer: str) -> bool:
 
 
 @contextmanager
-def _given_up(db: Database, queue: str, node: str) -> Iterator[None]:
+def _given_up(session: Session, db: Database, node: str) -> Iterator[None]:
     """Remove the note of a move that was killed, in the transaction of what is done meanwhile; a
     move that is under way ends by itself."""
-    if not db.value(query("node", "lock_move"), [queue]):
+    queue = session.queue
+    if not patiently(try_lock_move, db, queue, session.clock):
         raise StateError(f'another command moves node "{node}" just now: wait for it to end')
     try:
         with db.transaction():
@@ -74,8 +78,7 @@ def _given_up(db: Database, queue: str, node: str) -> Iterator[None]:
             node,
         )
     finally:
-        if not db.closed:
-            db.value(query("node", "unlock_move"), [queue])
+        unlock_move(db, queue)
 
 
 def worker_of(db: Database, queue: str) -> str:

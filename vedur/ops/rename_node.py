@@ -17,7 +17,7 @@ from vedur.db import Database
 from vedur.db.contract import command
 from vedur.errors import StateError
 from vedur.failpoint import reach
-from vedur.node.info import SYNC_WATERMARK, get_node_info
+from vedur.node.info import SYNC_WATERMARK, get_node_info, synced_nodes
 from vedur.node.plan import MOVE_PROVIDER, TAKEOVER_TO, children_of, parents_of, plan_rename
 from vedur.node.setup import (
     is_told_to_forget,
@@ -97,8 +97,9 @@ def _rename_in_attrs(db: Database, queue: str, old: str, new: str) -> None:
     attrs = {} if info is None else info.attrs
     renamed = dict(attrs)
     if SYNC_WATERMARK in attrs:
-        names = attrs[SYNC_WATERMARK].split(",")
-        renamed[SYNC_WATERMARK] = ",".join(new if name == old else name for name in names)
+        names = synced_nodes(attrs)
+        if old in names:
+            renamed[SYNC_WATERMARK] = ",".join(new if name == old else name for name in names)
     for key in (MOVE_PROVIDER, TAKEOVER_TO):
         if attrs.get(key) == old:
             renamed[key] = new

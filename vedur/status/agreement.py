@@ -2,6 +2,7 @@
 
 Every node says from whom it reads, and a provider says for whom it keeps a subscription. That is
 stored in two databases, so a crash, a restore from a backup or a change by hand can set them apart.
+A branch may name nodes whose watermarks it waits for (`sync_watermark`), and these may be gone.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from vedur.node.info import synced_nodes
 
 
 class Claims(Protocol):
@@ -22,6 +25,8 @@ class Claims(Protocol):
     def provider(self) -> str | None: ...
     @property
     def subscribers(self) -> tuple[str, ...] | None: ...
+    @property
+    def attrs(self) -> Mapping[str, str]: ...
     @property
     def failure(self) -> str | None: ...
 
@@ -45,6 +50,7 @@ def find_disagreements(nodes: Sequence[Claims]) -> list[Disagreement]:
         if node.failure is None:
             found += _above(node, known, parents)
             found += _below(node, known)
+            found += _synced(node, known)
     return found
 
 
@@ -128,6 +134,18 @@ def _below(node: Claims, known: Mapping[str, Claims]) -> Iterator[Disagreement]:
             f'it keeps a subscription for "{name}", which {where}: rotation waits for it',
             "warn",
             f'"vedur INI {action}" ends it',
+        )
+
+
+def _synced(node: Claims, known: Mapping[str, Claims]) -> Iterator[Disagreement]:
+    gone = [name for name in synced_nodes(node.attrs) if name not in known]
+    if gone:
+        yield Disagreement(
+            node.name,
+            f"its sync_watermark names {', '.join(gone)}, not in the set: passed over",
+            "warn",
+            "pgq_node.set_node_attrs on this node takes the name out, unless such a node is yet to "
+            "be created",
         )
 
 

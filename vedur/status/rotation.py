@@ -1,7 +1,9 @@
 """Who keeps the events of a queue from being forgotten, followed down to the last node. Pure.
 
 A queue keeps events for its slowest consumer. One named `.<node>.watermark` stands for a node and
-everything below it; so the one to look at may be several nodes further down.
+everything below it; so the one to look at may be several nodes further down. The one named
+`.global_watermark` follows all others of the set, and is the cause only where it stands still: the
+worker of the root does not run, or a node that a branch waits for (`sync_watermark`) is silent.
 """
 
 from __future__ import annotations
@@ -9,6 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from vedur.status.detail import Consumer, HeldBy, NodeDetail
+
+#: The consumer that follows all others of the set, and keeps events for nodes that move.
+_GLOBAL = ".global_watermark"
+
+#: Seconds that it may be behind the slowest of the others: the root's worker publishes it every
+#: five minutes, and a branch that is behind hears of it later.
+_FOLLOWS = 1800.0
 
 
 def find_holders(nodes: Sequence[NodeDetail]) -> dict[str, HeldBy]:
@@ -39,10 +48,19 @@ def _holder(
 def _lowest(node: NodeDetail) -> Consumer | None:
     if node.queue is None:
         return None
-    # the global watermark follows the others: it never is the cause
-    real = [c for c in node.queue.consumers if c.consumer_name != ".global_watermark"]
-    placed = [c for c in real if c.last_tick is not None]
-    return min(placed, key=lambda c: (c.last_tick or 0, c.consumer_name), default=None)
+    placed = [c for c in node.queue.consumers if c.last_tick is not None]
+    real = [c for c in placed if c.consumer_name != _GLOBAL]
+    lowest = min(real, key=lambda c: (c.last_tick or 0, c.consumer_name), default=None)
+    follows = next((c for c in placed if c.consumer_name == _GLOBAL), None)
+    return follows if follows is not None and _stands_still(follows, lowest) else lowest
+
+
+def _stands_still(follows: Consumer, lowest: Consumer | None) -> bool:
+    """Tell whether the global watermark no longer follows the others: it is the cause then."""
+    if lowest is not None and (follows.last_tick or 0) >= (lowest.last_tick or 0):
+        return False
+    behind = (follows.lag or 0.0) - (lowest.lag or 0.0 if lowest is not None else 0.0)
+    return behind > _FOLLOWS
 
 
 def _node_of(consumer: str) -> str:

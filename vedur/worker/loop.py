@@ -13,6 +13,7 @@ from vedur.db import Database
 from vedur.errors import ConnectError, DatabaseError, EngineLost, StateError, VedurError
 from vedur.node import NodeType, WorkerState, get_worker_state
 from vedur.node.endpoint import Endpoint
+from vedur.node.killed_move import give_up_killed_move
 from vedur.node.state import set_consumer_uptodate
 from vedur.worker.context import WorkerContext
 from vedur.worker.recovery import Recovery
@@ -23,6 +24,9 @@ log = logging.getLogger(__name__)
 #: A paused worker looks that often, so that `resume` is answered at once: with loop_delay alone,
 #: half a second of catching up with a backlog was the wait for this. A look takes about 1 ms.
 _PAUSED_DELAY = 0.1
+
+#: Seconds between two looks of a paused worker: was the command killed that has paused it?
+_NOTE_PERIOD = 1.0
 
 #: A merge joins what a batch staged with the table: in memory, not through files.
 _MERGE_MEMORY = "64MB"
@@ -36,6 +40,7 @@ class Worker(WorkerContext):
     _opened: float = 0.0  # when the connection to the target was made
     _role: Role | None = None
     _paused: bool = False
+    _next_note: float = 0.0  # when to look for a move that was killed
     _recovery: Recovery = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,8 +82,16 @@ class Worker(WorkerContext):
             if state.node_type is NodeType.ROOT:
                 self._take_role(state).rest(target, state)
             self.say_alive()
-            return False
+            return self._give_up_move(target, state)
         return self._take_role(state).do_round(target, state)
+
+    def _give_up_move(self, target: Database, state: WorkerState) -> bool:
+        """Go on after all, where the command that has paused this worker was killed."""
+        now = self.clock.monotonic()
+        if now < self._next_note:
+            return False
+        self._next_note = now + _NOTE_PERIOD
+        return give_up_killed_move(target, self.queue, state.worker_name)
 
     def _read_state(self, target: Database) -> WorkerState:
         state = get_worker_state(target, self.queue)

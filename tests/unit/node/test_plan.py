@@ -147,6 +147,25 @@ def test_children_of_a_node_that_is_gone_are_known() -> None:
     assert children_of(tree(stray), "b") == []
 
 
+def test_nodes_that_may_read_from_one_that_is_gone() -> None:
+    silent = Member("d", failure="timeout expired")
+    gone = Member("c", failure="timeout expired")
+    with pytest.raises(StateError, match=r'"c" does not answer, and nor do d,.*tag-dead'):
+        require_droppable(tree(gone, silent), "c")
+    with pytest.raises(StateError, match=r'"b" does not answer, and nor do c, d,'):
+        require_droppable(tree(GONE, gone, silent), "b")
+    # an operator has said that it is gone, or somebody keeps a place for it
+    require_droppable(tree(gone, replace(silent, dead=True)), "c")
+    above = member("b", "branch", "r", "c", "d", last_tick=9)
+    require_droppable(tree(gone, silent, above), "c")
+    require_droppable(tree(silent), "d")
+    # the root is silent, too: one that has no place is the root, a second one is not
+    root = Member("r", failure="timeout expired")
+    require_droppable(tree(root, silent), "d")
+    with pytest.raises(StateError, match="nor do d, r,"):
+        require_droppable(tree(root, gone, silent), "c")
+
+
 def test_ticks_that_a_provider_will_have() -> None:
     branch = tree()["b"]
     assert tick_is_missing(branch, 12) == "", "it will come"

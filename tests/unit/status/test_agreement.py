@@ -153,3 +153,28 @@ def test_who_holds_back_rotation_is_followed_down_the_tree() -> None:
     # somebody beside the tree
     root = with_consumers(node("root", type="root"), 9, b=9, w_b=8, other=7)
     assert find_holders([root, branch])["root"].text == 'consumer "other", at tick 7'
+
+
+def test_a_global_watermark_that_stands_still_is_named() -> None:
+    def queue(lag: float, **ticks: int) -> NodeDetail:
+        detail = with_consumers(node("b", type="branch"), 9, **ticks)
+        assert detail.queue is not None
+        follows = Consumer(".global_watermark", lag, 1.0, 3, 9)
+        consumers = (*detail.queue.consumers, follows)
+        return replace(detail, queue=replace(detail.queue, consumers=consumers))
+
+    # it follows the others after some minutes, and is at the same tick where they stand
+    assert find_holders([queue(300.0, c=8)])["b"].consumer == "c"
+    assert find_holders([queue(7200.0, c=3)])["b"].consumer == "c"
+    assert find_holders([queue(7200.0, c=8)])["b"].text == 'consumer ".global_watermark", at tick 3'
+    assert find_holders([queue(7200.0)])["b"].consumer == ".global_watermark"
+    assert find_holders([queue(300.0)]) == {}
+
+
+def test_a_watermark_that_waits_for_a_node_that_is_gone() -> None:
+    root, branch = one("r", "root", None, "b"), one("b", "branch", "r")
+    named = replace(branch, attrs={"sync_watermark": "b, r,gone"})
+    assert said(root, branch) == []
+    assert said(root, named) == [
+        ("b", "warn", "its sync_watermark names gone, not in the set: passed over")
+    ]

@@ -33,6 +33,7 @@ from vedur.ops.session import Session
 from vedur.pipeline.spark.command_session import end_spark, start_spark
 from vedur.sql import query
 from vedur.tables.mapping import TableMap
+from vedur.tables.stages import held_stage, quarantine_area, stage_prefix
 from vedur.worker.apply_range import AppliedRange, apply_range
 from vedur.worker.quarantine.batch import QuarantinedRows
 from vedur.worker.system_events import SystemEvents
@@ -195,28 +196,30 @@ class _Table:
         applier = make_replay(
             self.spark,
             settings,
-            f"{queue} quarantine",
+            quarantine_area(queue),
             settings.db,
             private=True,  # rows are chosen by their keys
             replace=self.replace,
         )
         total, staying = 0, _ReplayQuarantine(self.whole)
         with Endpoint.of_local(settings).open("stage") as stage:
-            applier.start(stage.without_timeouts())
-            try:
-                for turn in range(_ROUNDS):
-                    this = _Round(self, self.db, applier, stage, hold=turn > 0)
-                    try:
-                        apply_range(this)
-                    except StaleStage:
-                        if turn == _ROUNDS - 1:
-                            raise
-                        continue  # the table was altered meanwhile
-                    total, staying = total + this.count, this.staying
-                    if staying.stay or not self.left().events:
-                        break
-            finally:
+            stage.without_timeouts()
+            with held_stage(stage, stage_prefix(quarantine_area(queue))):
                 applier.start(stage)
+                try:
+                    for turn in range(_ROUNDS):
+                        this = _Round(self, self.db, applier, stage, hold=turn > 0)
+                        try:
+                            apply_range(this)
+                        except StaleStage:
+                            if turn == _ROUNDS - 1:
+                                raise
+                            continue  # the table was altered meanwhile
+                        total, staying = total + this.count, this.staying
+                        if staying.stay or not self.left().events:
+                            break
+                finally:
+                    applier.start(stage)
         left = self.left().events
         if staying.error:
             log.warning("%s: %d event(s) stay: %s", self.table.table_name, left, staying.error)

@@ -46,10 +46,11 @@ from vedur.node.position import (
 from vedur.node.setup import (
     register_location,
     register_subscriber,
+    require_own_consumer,
     unregister_subscriber,
     untag,
 )
-from vedur.node.state import change_consumer_provider, set_consumer_completed
+from vedur.node.state import change_consumer_provider, set_consumer_completed, watermark_of
 from vedur.ops.compare_tables import make_nodes, pair_at_one_moment, plan_pair
 from vedur.ops.rejoin.plan import Found, Plan, Way, make_plan, read_found
 from vedur.ops.rejoin.tables import (
@@ -117,6 +118,8 @@ def rejoin(session: Session, options: RejoinOptions, spark: SparkSession | None 
     plan = make_plan(found, force=options.force)
     if node.info.node_type is NodeType.BRANCH:
         _require_no_hole(node, plan)
+    if plan.way is not Way.NOTHING:
+        _require_own_consumer(node)
     unfinished = get_rejoin_tables(node.db, node.queue)
     for line in _tell(node, plan, unfinished):
         log.info("%s", line)
@@ -223,6 +226,13 @@ def _require_no_hole(node: RejoiningNode, plan: Plan) -> None:
             f'changed: run "drop-node {name} --reparent" on another node, which lets the nodes '
             f'below it read from its provider, then "create-branch" and add its tables again'
         )
+
+
+def _require_own_consumer(node: RejoiningNode) -> None:
+    """Refuse to take the consumer of another node that has the same job name."""
+    name, above = node.info.node_name, node.above.node_name
+    way_out = "drop-node one of the two and create it again with another job_name"
+    require_own_consumer(node.provider, node.queue, name, node.worker, above, way_out)
 
 
 def _tell(node: RejoiningNode, plan: Plan, unfinished: frozenset[str]) -> Iterator[str]:
@@ -346,8 +356,9 @@ def _move_consumer(node: RejoiningNode, tick: int) -> None:
     queue, name, provider = node.queue, node.info.node_name, node.provider
     known = [item.node_name for item in get_subscriber_info(provider, queue)]
     with provider.transaction():
+        _require_own_consumer(node)
         if name in known:
-            for consumer in (node.worker, f".{name}.watermark"):
+            for consumer in (node.worker, watermark_of(name)):
                 provider.call("pgq.register_consumer_at", queue, consumer, tick)
         else:
             here = {member.node_name: member for member in node.session.members()}[name]

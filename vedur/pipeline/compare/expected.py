@@ -29,6 +29,7 @@ from vedur.sql import query
 from vedur.tables.condition import written
 from vedur.tables.mapping import TableMap
 from vedur.tables.match import read_columns, read_keys
+from vedur.tables.stages import held_stage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,19 +121,20 @@ def stage_expected(spark: SparkSession, pair: Pair, *, limit: int) -> Iterator[P
             "key": ", ".join(quote_ident(name) for name in pair.key_names),
             "number": _number(pair),
         }
-        db.execute(query("filter", "drop_stage").format(**words))
-        db.execute(query("compare", "expected_stage").format(**words))
-        try:
-            attempts = _write(spark, pair, expected, stage, limit)
-            if pair.keyed:
-                db.execute(query("compare", "expected_key").format(**words))
-            db.execute(query("filter", "analyze").format(**words))
-            yield _at(db, pair, attempts)
-            db.execute("commit")
-        finally:
-            if not db.closed:
-                db.execute("rollback")
-                db.execute(query("filter", "drop_stage").format(**words))
+        with held_stage(db, stage):
+            db.execute(query("filter", "drop_stage").format(**words))
+            db.execute(query("compare", "expected_stage").format(**words))
+            try:
+                attempts = _write(spark, pair, expected, stage, limit)
+                if pair.keyed:
+                    db.execute(query("compare", "expected_key").format(**words))
+                db.execute(query("filter", "analyze").format(**words))
+                yield _at(db, pair, attempts)
+                db.execute("commit")
+            finally:
+                if not db.closed:
+                    db.execute("rollback")
+                    db.execute(query("filter", "drop_stage").format(**words))
 
 
 def _number(pair: Pair) -> str:

@@ -23,6 +23,7 @@ from vedur.pipeline.compare.plan import slices
 from vedur.pipeline.compare.progress import tasks_a_side
 from vedur.pipeline.repair import RepairTable
 from vedur.sql import query
+from vedur.tables.stages import held_stage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,13 +43,14 @@ def open_stage(db: Database, pair: Pair, table: RepairTable) -> Iterator[str]:
     stage = f"vedur_work.filter_rows_{zlib.crc32(pair.dest.encode()):08x}"
     columns = ", ".join(f"t.{quote_ident(c)} as c{i}" for i, c in enumerate(table.target_columns))
     words = {"stage": stage, "columns": columns, "dest": pair.target.table}
-    db.execute(query("filter", "drop_stage").format(**words))
-    db.execute(query("filter", "stage").format(**words))
-    try:
-        yield stage
-    finally:
-        if not db.closed:
-            db.execute(query("filter", "drop_stage").format(**words))
+    with held_stage(db, stage):
+        db.execute(query("filter", "drop_stage").format(**words))
+        db.execute(query("filter", "stage").format(**words))
+        try:
+            yield stage
+        finally:
+            if not db.closed:
+                db.execute(query("filter", "drop_stage").format(**words))
 
 
 def stage_entering(

@@ -20,6 +20,7 @@ from vedur.names import quote_ident
 from vedur.pipeline.compare.jobs import collect, job, moment
 from vedur.pipeline.compare.model import Pair
 from vedur.sql import query
+from vedur.tables.stages import held_stage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,18 +49,18 @@ def open_stage(db: Database, pair: Pair, columns: tuple[str, ...]) -> Iterator[S
     mark = f"{zlib.crc32(pair.dest.encode()):08x}"
     stage = Stage(f"vedur_work.repair_keys_{mark}", f"vedur_work.repair_rows_{mark}")
     listed = ", ".join(f"t.{quote_ident(c)} as c{i}" for i, c in enumerate(columns, 1))
-    _drop(db, stage)
-    db.execute(query("compare", "stage_keys").format(stage=stage.keys))
-    db.execute(
-        query("compare", "stage_rows").format(
-            stage=stage.rows, columns=listed, dest=pair.target.table
-        )
+    rows = query("compare", "stage_rows").format(
+        stage=stage.rows, columns=listed, dest=pair.target.table
     )
-    try:
-        yield stage
-    finally:
-        if not db.closed:
-            _drop(db, stage)
+    with held_stage(db, stage.keys, stage.rows):
+        _drop(db, stage)
+        db.execute(query("compare", "stage_keys").format(stage=stage.keys))
+        db.execute(rows)
+        try:
+            yield stage
+        finally:
+            if not db.closed:
+                _drop(db, stage)
 
 
 def _drop(db: Database, stage: Stage) -> None:

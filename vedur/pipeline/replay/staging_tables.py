@@ -8,7 +8,6 @@ without waiting for anyone. Columns are named by position (`c0`, `c1`, ...).
 from __future__ import annotations
 
 import logging
-import zlib
 from collections.abc import Iterable
 
 from vedur.change.snapshot import Snapshot
@@ -19,6 +18,7 @@ from vedur.sql import query
 from vedur.tables.condition import columns_of, written
 from vedur.tables.mapping import TableMap, TableSpec, TargetColumn
 from vedur.tables.row_function import TableFacts
+from vedur.tables.stages import stage_prefix
 from vedur.tables.target import PART, require_partitions
 
 log = logging.getLogger(__name__)
@@ -28,11 +28,6 @@ PART_COLUMN = TargetColumn(PART, "timestamp without time zone", canonical=True)
 
 #: Comment of the tables of events; those of others begin alike.
 _LOG_DEFINITION = "vedur staging log of whole events"
-
-
-def stage_prefix(queue: str) -> str:
-    """What the names of a queue's staging tables begin with."""
-    return f"stage_{zlib.crc32(queue.encode()):08x}_"
 
 
 def stage_name(spec: TableSpec, slot: int) -> str:

@@ -187,9 +187,42 @@ select paused from pgq_node.local_state where queue_name = %s and consumer_name 
 -- Does this node know how to reach a member?
 select exists (select from pgq_node.node_location where queue_name = %s and node_name = %s)
 
+-- name: lock_subscriptions
+-- One command at a time subscribes a node here, until the end of its transaction.
+select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('vedur.subscribe ' || %s, 0))
+
+-- name: whose_consumer
+-- Is there a consumer of a name in this queue, is it a node's, and is it another node's?
+select exists (
+        select from pgq.subscription s
+        join pgq.queue q on q.queue_id = s.sub_queue
+        join pgq.consumer c on c.co_id = s.sub_consumer
+        where q.queue_name = %(queue)s and c.co_name = %(consumer)s
+    ) as there,
+    exists (
+        select from pgq_node.subscriber_info i
+        where i.queue_name = %(queue)s and i.worker_name = %(consumer)s and i.subscriber_node = %(node)s
+    ) as own,
+    (
+        select min(i.subscriber_node) from pgq_node.subscriber_info i
+        where i.queue_name = %(queue)s and i.worker_name = %(consumer)s and i.subscriber_node <> %(node)s
+    ) as other
+
 -- name: register_consumer_at
 -- Register a plain consumer at a tick, or move it there.
 select pgq.register_consumer_at(%s, %s, %s)
+
+-- name: hold_back
+-- Let a consumer that is ahead of a tick go back to it, or to the first tick after it that is left; no row where it is not
+-- ahead of that.
+select f.tick, pgq.register_consumer_at(q.queue_name, c.co_name, f.tick)
+from pgq.queue q
+join pgq.subscription s on s.sub_queue = q.queue_id
+join pgq.consumer c on c.co_id = s.sub_consumer
+cross join lateral (
+    select min(t.tick_id) as tick from pgq.tick t where t.tick_queue = q.queue_id and t.tick_id >= %(tick)s
+) f
+where q.queue_name = %(queue)s and c.co_name = %(consumer)s and f.tick < s.sub_last_tick
 
 -- name: unregister_consumer
 -- A plain consumer reads here no longer.

@@ -169,3 +169,13 @@ select table_name, condition from vedur.get_published_parts(%s, %s, %s)
 -- name: note_parts
 -- Notes of which tables a branch publishes a part, from a tick on.
 select vedur.note_published_parts(%s, %s, %s::text[], %s::text[])
+
+-- name: can_follow_settings
+-- Does this database have what gives the queue of a branch its provider's settings?
+select pg_catalog.to_regprocedure('vedur.follow_settings(text,integer,interval,interval,interval)') is not null
+
+-- name: follow_settings
+-- Give the queue of a branch its provider's settings; the names of those that were others.
+select vedur.follow_settings(
+    %(queue)s, %(ticker_max_count)s::integer, %(ticker_max_lag)s::interval, %(ticker_idle_period)s::interval,
+    %(rotation_period)s::interval)

@@ -29,3 +29,37 @@ select max(c.change_id) from vedur.table_change as c where c.queue_name = %s and
 -- name: mend
 -- A node has repaired the table: these changes are repaired there.
 select vedur.mend_table_changes(%s, %s, %s, %s, %s)
+
+-- name: hold_stage
+-- While this session lives, nobody takes a staging table for one that a dead command has left (vedur/tables/stages.py).
+select pg_catalog.pg_advisory_lock_shared(pg_catalog.hashtextextended('vedur.stage ' || %s, 0))
+
+-- name: release_stage
+-- Give it back.
+select pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('vedur.stage ' || %s, 0))
+
+-- name: stages_of_commands
+-- Staging tables of commands that this role may drop, each with the name by which it is held: its own, or the beginning
+-- that those of one replay have in common.
+select pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) as name,
+    case when pg_catalog.starts_with(c.relname, %(prefix)s) then %(prefix)s else c.relname::text end as held
+from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where n.nspname = 'vedur_work' and c.relkind = 'r'
+    and (
+        c.relname ~ '^(filter_rows|repair_keys|repair_rows|expected)_[0-9a-f]{8}$'
+        or pg_catalog.starts_with(c.relname, %(prefix)s))
+    and pg_catalog.pg_has_role(c.relowner, 'usage')
+order by c.relname
+
+-- name: try_stage
+-- Is a staging table left by a command that has died? Nobody uses it until the transaction ends.
+select pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended('vedur.stage ' || %s, 0))
+
+-- name: patience
+-- Tasks of the dead command may still write there: then it goes the next time.
+set local lock_timeout = '200ms'
+
+-- name: drop_stage
+-- It goes.
+drop table if exists {stage}

@@ -10,15 +10,16 @@ from __future__ import annotations
 import logging
 
 from vedur.db import Database
-from vedur.errors import RefusedError, StateError, VedurError
+from vedur.errors import StateError, VedurError
 from vedur.failpoint import reach
 from vedur.node import WorkerState, get_node_info
 from vedur.node.endpoint import Endpoint
-from vedur.node.info import SYNC_WATERMARK, Location, get_queue_locations
+from vedur.node.info import Location, get_queue_locations, get_subscriber_info, synced_nodes
 from vedur.node.position import Place, get_counter
-from vedur.node.state import set_global_watermark, set_subscriber_watermark
+from vedur.node.state import set_global_watermark
 from vedur.queue.batches import Batch, get_ticks, next_batch
 from vedur.queue.publish import can_publish, read_copies_by_snapshot
+from vedur.queue.settings import follow_settings
 from vedur.worker.branch_queue import BranchQueue
 from vedur.worker.context import WorkerContext
 from vedur.worker.roles.leaf import LeafRole
@@ -29,9 +30,6 @@ _OLD_SQL = (
     "the SQL of this branch is of a version that cannot pass events on: nothing is applied; run "
     '"create-branch" again with the same arguments, it brings the SQL up to date'
 )
-
-#: What pgq_node.set_subscriber_watermark answers where a watermark would go back.
-_BACKWARDS = 405
 
 
 def _require_numbers(target: Database, queue: str, state: WorkerState) -> None:
@@ -107,10 +105,15 @@ class BranchRole(LeafRole):
 
     # -- watermarks -----------------------------------------------------------------------------
 
+    def _follow_settings(self, target: Database, provider: Database) -> None:
+        """Let this node's queue tick and rotate as its provider's, whose settings may have been
+        changed: after a takeover they are the set's."""
+        for name in follow_settings(provider, target, self.worker.queue):
+            log.info("queue setting %s follows the provider's", name)
+
     def _read_sync_nodes(self, target: Database) -> None:
         info = get_node_info(target, self.worker.queue)
-        names = info.attrs.get(SYNC_WATERMARK, "") if info is not None else ""
-        self._sync_nodes = tuple(name.strip() for name in names.split(",") if name.strip())
+        self._sync_nodes = synced_nodes(info.attrs) if info is not None else ()
 
     def _send_watermark(
         self, target: Database, provider: Database, state: WorkerState, watermark: int
@@ -118,30 +121,29 @@ class BranchRole(LeafRole):
         """Report the lowest tick that this node and all below it need. With `sync_watermark` the
         nodes that are named hold each other's queues instead, and this node reports for itself."""
         queue = self.worker.queue
+        self._follow_settings(target, provider)
         self._read_sync_nodes(target)
         if not self._sync_nodes:
-            self._report(provider, state, watermark)
+            self._report(provider, state, watermark, self._needed(target, state))
             reach("branch.reported")
             return
-        self._report(provider, state, state.completed_tick)
+        self._report(provider, state, state.completed_tick, state.completed_tick)
         lowest = self._lowest_of_synced(target, state, watermark)
         if lowest is not None:
             set_global_watermark(target, queue, lowest)
             reach("branch.synced")
 
-    def _report(self, provider: Database, state: WorkerState, tick: int) -> None:
-        """Move this node's watermark on the provider. It does not go back: a consumer that was
-        registered here at an earlier tick reads from the queue of this node, which has it."""
-        try:
-            set_subscriber_watermark(provider, self.worker.queue, state.node_name, tick)
-        except RefusedError as refused:
-            if refused.code != _BACKWARDS:
-                raise
-            log.debug("the watermark stays ahead of tick %d: %s", tick, refused.message)
+    def _needed(self, target: Database, state: WorkerState) -> int:
+        """Read the lowest tick that this node or a node below it needs. Other consumers do not
+        count: one that was registered here at an earlier tick reads from the queue of this node,
+        which has it."""
+        below = [item.node_watermark for item in get_subscriber_info(target, self.worker.queue)]
+        return min([state.completed_tick, *(tick for tick in below if tick is not None)])
 
     def _lowest_of_synced(self, target: Database, state: WorkerState, watermark: int) -> int | None:
         """Ask the nodes that are named for their watermarks; None where one does not answer, or
-        while the root's is not known: the watermark of this part may not be ahead of it."""
+        while the root's is not known: the watermark of this part may not be ahead of it. A node
+        that is not in the set any more, or not yet, needs nothing."""
         ceiling = self._branch.root_watermark
         if ceiling is None:
             return None
@@ -153,7 +155,7 @@ class BranchRole(LeafRole):
             member = members.get(name)
             if member is None:
                 log.warning('sync_watermark names node "%s", which is not in the set', name)
-                return None
+                continue
             if member.dead:
                 continue
             there = self._ask_watermark(member)

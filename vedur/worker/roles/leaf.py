@@ -9,16 +9,17 @@ from typing import Any
 from vedur.catalog import TableSet, get_table_list
 from vedur.catalog.rejoin import get_rejoin_tables
 from vedur.db import Database
-from vedur.errors import EngineLost, StaleStage, StateError
+from vedur.errors import EngineLost, RefusedError, StaleStage, StateError
 from vedur.handlers.registry import require_handlers
 from vedur.node import WorkerState
 from vedur.node.endpoint import Endpoint
 from vedur.node.info import NodeType
 from vedur.node.position import Place
-from vedur.node.state import set_subscriber_watermark
+from vedur.node.state import hold_back_watermark, set_subscriber_watermark
 from vedur.queue.batch_size import batch_size
 from vedur.queue.batches import Batch, get_backlog, get_ticks, next_batch
 from vedur.sql import query
+from vedur.tables.stages import drop_left_stages
 from vedur.worker.batch import BatchRunner
 from vedur.worker.context import WorkerContext
 from vedur.worker.provider import Provider
@@ -28,8 +29,12 @@ from vedur.worker.watch import look_for_changes
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at partitions: new ones get the trigger that guards them.
+#: Seconds between two looks at partitions: new ones get the trigger that guards them. What killed
+#: commands have left is looked for at the same time.
 _WATCH_PERIOD = 60.0
+
+#: What pgq_node.set_subscriber_watermark answers where a watermark would go back.
+_BACKWARDS = 405
 
 #: What is staged can be overtaken by DDL or by another worker, but not again and again.
 _STALE_ROUNDS = 5
@@ -104,12 +109,28 @@ class LeafRole(Role):
         self, target: Database, provider: Database, state: WorkerState, watermark: int
     ) -> None:
         """Write the watermark of this node on the provider; a branch has nodes below to count."""
-        set_subscriber_watermark(provider, self.worker.queue, state.node_name, watermark)
+        self._report(provider, state, watermark, watermark)
+
+    def _report(self, provider: Database, state: WorkerState, tick: int, needed: int) -> None:
+        """Move this node's watermark on the provider. It goes back only for what a node needs: one
+        whose position was set back by hand, or that was moved here from elsewhere."""
+        queue = self.worker.queue
+        try:
+            set_subscriber_watermark(provider, queue, state.node_name, tick)
+        except RefusedError as refused:
+            if refused.code != _BACKWARDS:
+                raise
+            back = hold_back_watermark(provider, queue, state.node_name, needed)
+            if back is not None:
+                log.info('the watermark on node "%s" goes back to tick %d, which is needed',
+                         state.provider_node, back)  # fmt: skip
 
     def _watch(self, target: Database) -> None:
         if self.worker.clock.monotonic() >= self._next_watch:
             self._next_watch = self.worker.clock.monotonic() + _WATCH_PERIOD
             look_for_changes(target, self.worker.queue)
+            for name in drop_left_stages(target, self.worker.queue):
+                log.info("%s is dropped: a command that was killed has left it", name)
 
     def _read_hold(self, target: Database, state: WorkerState) -> int | None:
         """Read the tick of the hold that a command has set (node/moment.py): batches end there at

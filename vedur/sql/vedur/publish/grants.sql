@@ -2,6 +2,7 @@
 revoke all on function
     vedur.publish(text, integer, bigint[], bigint, bigint[], timestamptz[], bigint[], text[], bigint),
     vedur.create_raw_stage(text, integer), vedur.drop_raw_stages(text), vedur.copies_by_snapshot(text),
+    vedur.follow_settings(text, integer, interval, interval, interval),
     vedur.shown_tick(text), vedur.mark_tick_copy(text, text),
     vedur.note_published_parts(text, bigint, text[], text[]), vedur.get_published_parts(text, bigint, bigint),
     vedur.lock_branch(text), vedur.check_new_ticks(integer, bigint[], timestamptz[], bigint[]),
@@ -24,6 +25,8 @@ begin
             ' vedur.publish(text, integer, bigint[], bigint, bigint[], timestamptz[], bigint[], text[], bigint),'
             ' vedur.create_raw_stage(text, integer), vedur.drop_raw_stages(text), vedur.copies_by_snapshot(text),'
             ' vedur.note_published_parts(text, bigint, text[], text[]) to %I',
+            ' vedur.follow_settings(text, integer, interval, interval, interval),'
+            ' vedur.create_raw_stage(text, integer), vedur.drop_raw_stages(text), vedur.copies_by_snapshot(text) to %I',
             _role);
     end loop;
 end;
