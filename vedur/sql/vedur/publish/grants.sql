@@ -4,7 +4,7 @@ revoke all on function
     vedur.create_raw_stage(text, integer), vedur.drop_raw_stages(text), vedur.copies_by_snapshot(text),
     vedur.shown_tick(text), vedur.mark_tick_copy(text, text),
     vedur.lock_branch(text), vedur.check_new_ticks(integer, bigint[], timestamptz[], bigint[]),
-    vedur.raw_stage(integer, integer), vedur.burn_numbers(regclass, integer),
+    vedur.raw_stage(text, integer), vedur.raw_stage_key(text), vedur.burn_numbers(regclass, integer),
     vedur.tick_borders(bigint[], text[]), vedur.snapshots_of_branch(txid_snapshot, txid_snapshot, bigint[])
 from public;
 
