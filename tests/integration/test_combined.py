@@ -161,7 +161,10 @@ def test_a_truncate_of_a_table_of_several_parts_stops_the_part_and_is_not_passed
         skip(session, SkipOptions(event=event, reason="theirs"))
     lab.dbs["p1"].execute("insert into t values (190, 'p1')")
     lab.flow("d1")
-    assert lab.rows("c1") == lab.rows("d1") == sorted([*rows, "(190,p1,0)"])
+    assert "R" not in [e.ev_type for e in lab.events()]
+    # what comes behind it waits in quarantine on the combined root, and goes on all the same
+    assert lab.rows("c1") == rows
+    assert lab.rows("d1") == sorted([*rows, "(190,p1,0)"])
 
 
 def test_what_cannot_be_merged_is_refused(make_combined: MakeCombined) -> None:

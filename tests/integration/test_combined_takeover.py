@@ -15,9 +15,11 @@ from tests.labs.combined import COMBINED, Combined, Living, living, write
 from tests.labs.pair import call
 from vedur.clock import SYSTEM
 from vedur.db import connect
-from vedur.errors import StateError
+from vedur.db.conninfo import parse
+from vedur.errors import OtherEpoch, StateError
 from vedur.node.info import NodeType, get_node_info
 from vedur.node.part import read_parts
+from vedur.ops.resurrect.run import ResurrectOptions, resurrect
 from vedur.ops.takeover.options import TakeoverOptions
 from vedur.ops.takeover.run import takeover
 
@@ -120,7 +122,7 @@ def test_the_root_moves_and_the_parts_go_on_where_they_were(make_combined: MakeC
 
 
 class Load:
-    """Applications that write to the parts all the time; every row says how often it was changed."""
+    """Applications that write to the parts all the time; rows count their changes."""
 
     def __init__(self, lab: Combined) -> None:
         self.lab, self._over = lab, threading.Event()
@@ -189,9 +191,12 @@ def test_a_takeover_is_refused_where_parts_do_not_fit(make_combined: MakeCombine
     lab.add(COMBINED, "c2", NodeType.BRANCH, "c1")
     lab.merge("c2", "p1")
     lab.table()
-    with living(lab):
-        with pytest.raises(StateError, match='part "p2" is merged into "c1" and not into "c2"'):
-            move(lab, "c1", "c2")
+    lab.flow("c2")
+    with (
+        living(lab),
+        pytest.raises(StateError, match='part "p2" is merged into "c1" and not into "c2"'),
+    ):
+        move(lab, "c1", "c2")
     lab.merge("c2", "p2")
     lab.flow("c2")
     with living(lab):
@@ -237,7 +242,8 @@ def test_a_takeover_that_is_killed_is_finished_or_undone(
 def test_a_root_that_dies_is_replaced_and_its_parts_are_read_again(
     make_combined: MakeCombined,
 ) -> None:
-    """What the dead root had merged and nobody got comes again from the parts themselves."""
+    """What the dead root had merged and nobody got comes again from the parts themselves. Back
+    again, it merges nothing: its queue is closed."""
     lab = with_branch(make_combined)
     with living(lab) as life:
         write(lab, "p1", range(100, 105))
@@ -248,16 +254,38 @@ def test_a_root_that_dies_is_replaced_and_its_parts_are_read_again(
         assert until(lambda: len(lab.rows("c1")) == 12, PATIENCE), life.errors
         for queue in (*lab.parts, COMBINED):
             life.stop(queue, "c1")
-        life.start(COMBINED, "c2")
-        lab.dbs["c2"].execute(
-            "update pgq_node.local_state set paused = true, uptodate = false"
-            " where queue_name = %s", [COMBINED]
-        )  # fmt: skip
-        assert len(lab.rows("c2")) == 4
-        lab.dbs["c2"].execute(
-            "update pgq_node.local_state set paused = false, uptodate = false"
-            " where queue_name = %s", [COMBINED]
-        )  # fmt: skip
-        move(lab, "c1", "c2", dead_root=True)
+        with gone(lab, "c1"):
+            life.start(COMBINED, "c2")
+            assert len(lab.rows("c2")) == 4
+            move(lab, "c1", "c2", dead_root=True, dead=("c1",))
+            settled(lab, life, "c2")
+            assert not [e for e in life.errors if e[1] == "c2" and "Lost" in e[2]], life.errors
+        write(lab, "p1", range(120, 125))
         settled(lab, life, "c2")
-    assert not life.errors, life.errors
+        with pytest.raises(OtherEpoch, match="this root was deposed"):
+            lab[COMBINED, "c1"].worker.work()
+        lab.work("p1", "c1")
+        assert len(lab.rows("c1")) == 12
+        with lab[COMBINED, "c1"].session() as session, pytest.raises(StateError, match="drop-node"):
+            resurrect(session, ResurrectOptions())
+
+
+@contextmanager
+def gone(lab: Combined, place: str) -> Iterator[None]:
+    """A database that nobody can connect to."""
+    node = lab[COMBINED, place]
+    for allowed in (False, True):
+        name = parse(node.settings.db)["dbname"]
+        with connect(f"{node.settings.db} dbname=postgres", autocommit=True) as admin:
+            admin.execute(f'alter database "{name}" allow_connections {allowed}')
+            if not allowed:
+                for other in lab.of(place):
+                    other.worker._close_connections(doubtful=True)
+                ending = "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s"
+                admin.execute(ending, [name])
+        if allowed:
+            lab.dbs[place] = connect(node.settings.db, autocommit=True)
+            for other in lab.of(place):
+                other.db = lab.dbs[place]
+        else:
+            yield

@@ -219,9 +219,11 @@ def add_table(session: Session, options: AddTable) -> None:
             "--max-parallel-copy is stored and has no effect yet: it is about one table merged "
             "from several queues; for tables copied at once there is parallel_copies in the ini"
         )
+    if options.copy_condition or options.column_list is not None:
+        require_all_changes(info)
     if waits_behind(info):
-        if options.copy_condition or options.column_list is not None or options.copy_from:
-            require_own_rows(info, "a condition, a column list or a node to copy from")
+        if options.copy_from:
+            require_own_rows(info, "a node to copy from")
         options = replace(options, expect_sync=True)  # the combined queue copies it
     log_contract_call(exec_query, session.db, "pgq_node.get_queue_locations", session.queue)
     log_contract_call(command, session.db, "pgq_node.get_node_info", session.queue)
@@ -229,11 +231,8 @@ def add_table(session: Session, options: AddTable) -> None:
     nodes = CopyNodes(session, info, options.copy_from, force=options.force)
     tables = _choose(session, info, provider, nodes, options)
     handled = {table: plan_handler(session, info, options, table) for table in tables}
-    if info.combined_queue is not None:
-        if options.copy_condition or options.column_list is not None:
-            require_all_changes(info)
-        if not options.expect_sync:
-            require_nobody_below(session, info, tables)
+    if not options.expect_sync:
+        require_nobody_below(session, info, tables)
     for number, table in enumerate(tables):
         try:
             source, there = provider, TableSet()
