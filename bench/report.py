@@ -252,6 +252,16 @@ def _cascade(reports: Reports) -> str:
     ])  # fmt: skip
 
 
+def _takeover(reports: Reports) -> str:
+    report = reports["takeover"]
+    said = (
+        f"Writers were refused for {report['median']:.2f} s (median of {report['times']} "
+        f"takeovers, there and back, at {report['rate']} transactions a second), at most for "
+        f"{report['max']:.2f} s."
+    )
+    return f"{said}\n\n{foot(report, report['loads']).strip()}"
+
+
 BLOCKS: Mapping[str, tuple[Callable[[Reports], str], tuple[str, ...]]] = {
     "everyone": (_everyone, ()),
     "targets": (_targets, ()),
@@ -263,6 +273,7 @@ BLOCKS: Mapping[str, tuple[Callable[[Reports], str], tuple[str, ...]]] = {
     "capture": (_capture, ("capture",)),
     "compare": (_compare, ("compare",)),
     "cascade": (_cascade, ("cascade",)),
+    "takeover": (_takeover, ("takeover",)),
 }
 
 

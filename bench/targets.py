@@ -160,6 +160,8 @@ TARGETS = (
     Target("9", "catching up of a branch, its rate to a leaf's beside it", "ratio",
            lambda r: float(r["cascade"]["rate_to_leaf"]), 0.7, ">=",
            size=("cascade", "events", 400_000)),
+    Target("9", "writers refused while the root moves, median", "s",
+           lambda r: float(r["takeover"]["median"]), 2.0, size=("takeover", "rate", 500)),
     Target("10", "a mask of two columns, an event more than plain replay", "µs",
            lambda r: float(r["handlers"]["median_us"]), 1.0,
            size=("handlers", "events", 200_000)),

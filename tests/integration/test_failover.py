@@ -404,6 +404,31 @@ def test_killed_anywhere_the_same_command_goes_on(make_chain: MakeChain, point: 
             require_equal(chain, "n2", "n3", "n4")
 
 
+def test_a_node_that_falls_silent_in_between_is_left_and_named(make_chain: MakeChain) -> None:
+    chain = make_bank(make_chain, 2, leaf=False)
+    for name in ("n3", "n4"):
+        add_node(chain, name, NodeType.LEAF, "n1")
+
+    def hook(name: str) -> None:
+        if name == "takeover.orphan_led":  # n3 is led, n4 is next
+            set_hook(None)
+            _allow([chain["n4"]], False)
+
+    with gone(chain, "n1"):
+        chain.nodes.pop(0)
+        with alive(chain) as life:
+            life.stop("n4")
+            set_hook(hook)
+            try:
+                assert move(chain, "n1", "n2", dead_root=True) is Verdict.NODES_LEFT
+            finally:
+                set_hook(None)
+                _allow([chain["n4"]], True)
+            life.start(chain["n4"])
+            move(chain, "n1", "n2", dead_root=True)
+            assert [provider(chain, n) for n in ("n3", "n4")] == ["n2", "n2"]
+
+
 def test_a_node_that_is_silent_must_be_named(make_chain: MakeChain) -> None:
     """It may have more than all others."""
     chain = make_bank(make_chain, 2, leaf=False)

@@ -27,6 +27,7 @@ from vedur.failpoint import POINTS, set_hook
 from vedur.ops.compare import CompareOptions, compare
 from vedur.ops.drop_node import drop_node
 from vedur.ops.resurrect.run import Resurrected, ResurrectOptions, resurrect
+from vedur.sql import query
 
 __all__ = ["make_chain", "without_spark"]
 
@@ -222,12 +223,17 @@ def test_a_root_that_comes_back_after_the_next_takeover_leaves_no_gravestone(
 ) -> None:
     """The root that has kept events for it is a branch by then."""
     chain = make_set(make_chain, leaf=False)
+    # a first copy of n3 was under way; nobody else knows of the other consumer
+    for consumer in ("n3_job.copy.public.t", "other.copy.public.t"):
+        chain.root.call("pgq.register_consumer", QUEUE, consumer)
     with replaced(chain):
         move(chain, "n2", "n3", timeout=PATIENCE)
         assert graves(chain)["n2"] == ["n1.gravestone"]
         done = run(chain["n1"], keep_rows=True)
         assert (done.root, done.events) == ("n3", 2)
         assert graves(chain) == {"n1": [], "n2": [], "n3": []}
+        copies = chain["n1"].db.query(query("resurrect", "copies"), [QUEUE])
+        assert [row.consumer for row in copies] == ["other.copy.public.t"]
         assert until(lambda: (3, "new") in rows(chain["n1"]), PATIENCE)
 
 

@@ -298,7 +298,10 @@ def failover_once(net: Net, life: Life, old: str, new: str, case: tuple[str, str
     node = net.nodes[old]
     chain[old].db.execute("update acct set n = n + (-1) ^ id")
     settle(chain)
-    life.stop(old)
+    life.stop(old)  # from now on there are no ticks that one node could have and another not
+    top = node.db.value("select last_tick_id from pgq.get_queue_info(%s)", [QUEUE])
+    others = [other for other in chain.nodes if other is not node]
+    assert until(lambda: all(other.position >= top for other in others), PATIENCE)
     wanted = net.servers.pop(old)  # it stays away whatever is mended
     wanted.kill()
     chain.nodes.remove(node)

@@ -1013,3 +1013,24 @@ def test_stages_of_queues_that_are_gone_are_dropped(cascade: Cascade) -> None:
     cascade.branch.value("select pgq.drop_queue(%s, true)", [other.queue])
     assert cascade.branch.value("select vedur.drop_raw_stages(null)") == 2
     assert cascade.branch.value("select to_regclass(%s)", [cascade.stage]) is not None
+
+
+def test_a_long_queue_is_not_read_for_each_batch(cascade: Cascade) -> None:
+    """Event tables have no statistics: the server must take the index all the same."""
+    events = cascade.branch.value(
+        "select queue_data_pfx || '_0' from pgq.queue where queue_name = %s", [cascade.queue]
+    )
+    cascade.branch.execute(
+        f"insert into {events} (ev_id, ev_time, ev_txid, ev_type, ev_data)"
+        " select -i, now(), 3, 'I', repeat('x', 400) from generate_series(1, 20000) i"
+    )
+    cascade.insert()
+    cascade.tick()
+    ticks = cascade.stage_range(cascade.read_range())
+    scans = "select seq_scan from pg_stat_xact_user_tables where relid = %s::regclass"
+    with cascade.branch.transaction():
+        # as with so many events that to share the work pays: an index is for few rows only
+        cascade.branch.execute("set local cpu_index_tuple_cost = 0.05")
+        before = cascade.branch.value(scans, [events])
+        cascade.publish(ticks)
+        assert cascade.branch.value(scans, [events]) == before

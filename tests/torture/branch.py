@@ -305,8 +305,8 @@ def at_create(kind: str, point: str, action: str) -> Run:
     return run
 
 
-def connect_extra(c: Cycle, dbname: str) -> psycopg.Connection[Any]:
-    connstr = c.rig.servers[MID].connstr(dbname)
+def connect_extra(c: Cycle, dbname: str, server: str = MID) -> psycopg.Connection[Any]:
+    connstr = c.rig.servers[server].connstr(dbname)
     return psycopg.connect(connstr, autocommit=True, application_name="torture")
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from typing import Any, LiteralString
 
 from tests.torture import checks
 from tests.torture.branch import (
@@ -23,14 +24,19 @@ from tests.torture.branch import (
 )
 from tests.torture.faults import Cycle, NotReached, Run, start_server
 from tests.torture.rig import LEAF, MID, ROOT
+from tests.torture.schema import NAMES, OWNER
 from tests.torture.steps import REACH, TITLES, choose, meanwhile, with_command
 from vedur.demo.lab import QUEUE
 from vedur.failpoint import POINTS
+from vedur.ops.takeover.failover import GRAVESTONE
 from vedur.ops.takeover.verify import Verdict
 
 #: Steps of a takeover that are reached where something is not as usual; see `register`.
-FAILOVER = ("tagged", "caught_up_from", "failed_over", "orphan_led", "pointed")
+FAILOVER = ("tagged", "failed_over", "orphan_led", "pointed", "recopied")
+SURVIVOR = ("caught_up_from", "left")
 UNDOING = ("barred", "reopened")
+#: Steps that come where the leaf reads from the root that dies.
+LEAF_BELOW_ROOT = ("takeover.orphan_led", "takeover.pointed", "takeover.recopied")
 #: Steps at which the old root is closed, and the takeover can still be undone.
 CLOSED = ("closed", "drained", "ticked", "followed")
 
@@ -41,6 +47,11 @@ _WORKER_NAME = "select worker_name from pgq_node.node_info where queue_name = %s
 #: Seconds within which a command that is given again and again must be done.
 _DONE = 300.0
 _PATIENCE = ("--max-lag=120", "--timeout=60")
+#: The place that the new root keeps for the old one, moved in time: a tick of another history.
+_OTHER_TICK = """
+update pgq.tick set tick_time = tick_time + %s * interval '1 second'
+where tick_queue = (select queue_id from pgq.queue where queue_name = %s)
+  and tick_id = (select last_tick from pgq.get_consumer_info(%s, %s))"""
 
 
 # -- what the nodes are ----------------------------------------------------------------------------
@@ -234,14 +245,21 @@ def at_failover(point: str, action: str) -> Run:
 def _lose_root(c: Cycle, point: str, quiet: bool) -> None:
     behind, ahead = (MID, LEAF) if point == "takeover.pointed" else (LEAF, MID)
     worker = c.rig.processes[c.rig.worker_name(behind)]
-    if point in ("takeover.orphan_led", "takeover.pointed"):
+    if point in LEAF_BELOW_ROOT:
         c.rig.ok(LEAF, "change-provider", f"--provider={ROOT}")
     if quiet:
         c.load.pause()
         tick = c.rig.forced_tick(300)
         for node in c.rig.followers:
             c.rig.wait(lambda node=node: c.rig.position(node) >= tick, f"all on {node}", 300)
-    if point in ("takeover.orphan_led", "takeover.pointed"):
+    if point == "takeover.recopied":  # a first copy loses its source
+        c.rig.arm(c.rig.worker_name(LEAF), "copy.strip", "kill")
+        worker.held.set()
+        c.rig.ok(LEAF, "resync", f"{OWNER}.{c.rng.choice(NAMES)}")
+        if not c.rig.fired(c.rig.worker_name(LEAF), REACH):
+            worker.held.clear()
+            raise NotReached("copy.strip")
+    if point in LEAF_BELOW_ROOT:
         # who has more decides whether the leaf can be led, or has what no branch has
         worker.held.set()
         worker.kill()
@@ -257,6 +275,10 @@ def _lose_root(c: Cycle, point: str, quiet: bool) -> None:
 
 def _fail_over(c: Cycle, point: str, action: str) -> None:
     words = _takeover(ROOT, MID, "--dead-root")
+    if point == "takeover.left":
+        # a command that was killed after the survivor had moved has left it the subscription
+        for step in ("takeover.caught_up_from", "provider.resumed"):
+            _broken(c, step, "kill", MID, *words, spare=ROOT)
     if point.startswith("takeover."):
         with contextlib.suppress(NotReached):  # somebody else says so, below
             _broken(c, point, action, MID, *words, spare=ROOT)
@@ -289,7 +311,7 @@ def _bring_root_back(c: Cycle, point: str, action: str, *, keep: bool) -> None:
         c.rig.wait(lambda: not _is_open(c, ROOT), "the old root to be deposed", 300)
     words = ("resurrect", "--keep-rows") if keep else ("resurrect", *_made_equal(c))
     if point.startswith("resurrect."):
-        with contextlib.suppress(NotReached):
+        with contextlib.suppress(NotReached), _without_the_tick(c, point):
             _broken(c, point, action, ROOT, *words)
             c.note["reached"] = True
     _again(c, ROOT, *words)
@@ -297,6 +319,56 @@ def _bring_root_back(c: Cycle, point: str, action: str, *, keep: bool) -> None:
     _follow(c, MID, ROOT)
     lost = "select count(*) from vedur.lost_event where ev_extra1 like 't.%%'"
     c.note["lost"] = int(c.rig.value(ROOT, lost, []))
+
+
+@contextlib.contextmanager
+def _without_the_tick(c: Cycle, point: str) -> Iterator[None]:
+    """Nobody has the tick from which on the old root would read: it keeps what only it had, and
+    says so. It does that once, though it is told twice."""
+    if point != "resurrect.saved":
+        yield
+        return
+    names = [QUEUE, QUEUE, ROOT + GRAVESTONE]
+    c.rig.query(MID, _OTHER_TICK, [1, *names])
+    try:
+        yield
+    finally:
+        c.rig.query(MID, _OTHER_TICK, [-1, *names])
+
+
+def at_survivor(point: str, action: str) -> Run:
+    """The server of the root crashes, and one more branch has applied more than the one that
+    becomes root: that catches up from there first, and ends its subscription."""
+
+    def run(c: Cycle) -> None:
+        worker = c.rig.processes[c.rig.worker_name(MID)]
+        with extra_node(c, "branch", LEAF) as create:
+            c.rig.ok(EXTRA, *create)
+            c.rig.start_worker(EXTRA, plain=True)
+            for node in (ROOT, LEAF):
+                known = lambda node=node: c.rig.value(node, _LOCATED, [EXTRA])  # noqa: E731
+                c.rig.wait(known, f"{node} to hear of it", 120)
+            _again(c, EXTRA, "change-provider", f"--provider={ROOT}")
+            with _counted(c, may_lose=True):
+                worker.held.set()
+                try:
+                    worker.kill()
+                    stands = c.rig.position(MID)
+                    ahead = lambda: _extra_state(c, "last_tick_id", LEAF) > stands + 3  # noqa: E731
+                    c.rig.wait(ahead, f"{EXTRA} to be ahead", 120)
+                    c.rig.servers[ROOT].stop("immediate")
+                finally:
+                    worker.held.clear()
+                c.load.pause()
+                try:
+                    _fail_over(c, point, action)
+                finally:
+                    _bring_server_back(c, point, action)
+                _bring_root_back(c, point, action, keep=False)
+                _home(c)
+                _follow(c, ROOT, MID, LEAF)
+
+    return run
 
 
 def reached(run: Run) -> Run:
@@ -375,7 +447,7 @@ def at_branch_moved(point: str, action: str) -> Run:
             _replace(c, MID, EXTRA, lambda: provider_of(c, MID) == EXTRA)
             _follow(c, ROOT, MID, LEAF)
             _replace(c, EXTRA, MID, lambda: provider_of(c, MID) == ROOT)
-            _replace(c, EXTRA, MID, lambda: _extra_reads_from(c) == MID)
+            _replace(c, EXTRA, MID, lambda: _extra_state(c, "provider_node", MID) == MID)
         if not came:
             raise NotReached(point)
 
@@ -385,10 +457,10 @@ def at_branch_moved(point: str, action: str) -> Run:
 _LOCATED = "select 1 from pgq_node.node_location where node_name = %s"
 
 
-def _extra_reads_from(c: Cycle) -> str:
-    with connect_extra(c, EXTRA) as db:
-        row = db.execute("select provider_node from pgq_node.local_state limit 1").fetchone()
-    return str(row[0]) if row else ""
+def _extra_state(c: Cycle, column: LiteralString, server: str) -> Any:
+    with connect_extra(c, EXTRA, server) as db:
+        row = db.execute(f"select {column} from pgq_node.local_state limit 1").fetchone()
+    return row[0] if row else None
 
 
 def _replace(c: Cycle, old: str, new: str, done: Callable[[], bool]) -> None:
@@ -442,6 +514,8 @@ def _maker(work: str, what: str) -> Callable[[str, str], Run]:
             return at_adoption
         return lambda point, action: reached(at_failover(point, action))
     special = {"branch_moved": at_branch_moved, "orphan_moved": at_dead_branch}
+    if what in SURVIVOR:
+        return lambda point, action: reached(at_survivor(point, action))
     if what in UNDOING:
         return at_abort
     return special.get(what, at_takeover)

@@ -25,13 +25,21 @@ from vedur.sql import query
 log = logging.getLogger(__name__)
 
 
+class Answering(dict[str, Database]):
+    """Connections to the nodes that answered. A command that needs another one ends with one line:
+    a node may fall silent between two looks at the set."""
+
+    def __missing__(self, name: str) -> Database:
+        raise StateError(f'node "{name}" does not answer: run the same command again when it does')
+
+
 @dataclass(frozen=True)
 class SetView:
     """All members as they answered, with open connections to those that did."""
 
     local: str
     members: dict[str, Member]
-    databases: dict[str, Database]
+    databases: Answering
     locations: dict[str, Location]
 
     def prefix(self, name: str) -> str:
@@ -50,7 +58,7 @@ def read_members(session: Session, dead: Collection[str] = ()) -> SetView:
         if name == local.node_name:
             raise StateError(f'node "{name}" is the local one: it cannot be dead')
     members: dict[str, Member] = {}
-    databases: dict[str, Database] = {}
+    databases = Answering()
     for name, member in locations.items():
         if member.dead or name in dead:
             members[name] = Member(name, dead=True, failure="it is tagged as dead")

@@ -316,6 +316,19 @@ def _end_subscriptions(db: Database, queue: str, view: SetView) -> None:
         member = view.members.get(row.node)
         if member is None or (member.answers and not member.is_root):
             db.value(query("node", "unregister_consumer"), [queue, row.node + GRAVESTONE])
+    _end_copies(db, queue, view)
+
+
+def _end_copies(db: Database, queue: str, view: SetView) -> None:
+    """Nor must first copies that read from here, and began anew elsewhere when this root was
+    lost."""
+    for row in db.query(query("resurrect", "copies"), [queue]):
+        for name, other in view.databases.items():
+            if not row.consumer.startswith(f"{view.members[name].worker}.copy."):
+                continue
+            place = other.one(query("copy", "consumer_node"), [queue, row.consumer])
+            if place is None or place.node != view.local:
+                db.value(query("node", "unregister_consumer"), [queue, row.consumer])
 
 
 def _subscribe(session: Session, view: SetView, root: str) -> int:

@@ -311,20 +311,33 @@ def _move_orphans(
     not, with the reason."""
     left: dict[str, str] = {}
     for name in plan.ahead:
-        if view.members[name].type == "leaf":
-            _point(session, view, name, plan.new)
-        way = "rejoin --apply" if view.members[name].type == "leaf" else "resurrect"
-        left[name] = f"it has applied more than the new root: run {way} there"
+        try:
+            way = _lead_back(session, view, name, plan.new)
+            left[name] = f"it has applied more than the new root: run {way} there"
+        except (StateError, DatabaseError) as error:
+            left[name] = mask(error.message)
     for name in plan.orphans:
         try:
             if _begin_copies_anew(session, view, name):
                 view = read_members(session, dead)
             run_move(session, view, plan_move(view.members, name, plan.new), options.timeout)
-        except StateError as error:
-            left[name] = error.message
+        except (StateError, DatabaseError) as error:
+            left[name] = mask(error.message)
         view = read_members(session, dead)
         reach("takeover.orphan_led")
     return left
+
+
+def _lead_back(session: Session, view: SetView, name: str, new: str) -> str:
+    """Return the command that brings a node back which has more than the new root; a leaf knows
+    then whom to ask."""
+    member = view.members[name]
+    if not member.answers:
+        raise StateError("it does not answer: run the same command again when it does")
+    if member.type != "leaf":
+        return "resurrect"
+    _point(session, view, name, new)
+    return "rejoin --apply"
 
 
 def _begin_copies_anew(session: Session, view: SetView, name: str) -> bool:

@@ -95,7 +95,7 @@ where q.queue_name = %s
 -- Is there an event behind a snapshot that tells nodes to forget a name?
 select exists (
     select from {events} e
-    where e.ev_txid >= pg_catalog.txid_snapshot_xmin(%(snapshot)s::txid_snapshot)
+    where e.ev_txid between pg_catalog.txid_snapshot_xmin(%(snapshot)s::txid_snapshot) and 9223372036854775807
         and not pg_catalog.txid_visible_in_snapshot(e.ev_txid, %(snapshot)s::txid_snapshot)
         and e.ev_type = 'pgq.unregister-location'
         and e.ev_data = %(name)s

@@ -22,7 +22,7 @@ select coalesce(nullif(e.ev_extra1, ''), e.ev_type, '') as about, count(*) as n
 from {events} e
 where e.ev_owner is null
     and e.ev_type is distinct from 'pgq.global-watermark'
-    and e.ev_txid >= pg_catalog.txid_snapshot_xmin({snapshot}::txid_snapshot)
+    and e.ev_txid between pg_catalog.txid_snapshot_xmin({snapshot}::txid_snapshot) and 9223372036854775807
     and not pg_catalog.txid_visible_in_snapshot(e.ev_txid, {snapshot}::txid_snapshot)
 group by 1
 order by 1
@@ -67,3 +67,12 @@ join pgq.queue q on q.queue_id = s.sub_queue
 join pgq.consumer c on c.co_id = s.sub_consumer
 cross join (select %s::text as queue, %s::text as ending) g
 where q.queue_name = g.queue and pg_catalog.right(c.co_name, pg_catalog.length(g.ending)) = g.ending
+
+-- name: copies
+-- Consumers of first copies that stand on a queue of this node.
+select c.co_name as consumer
+from pgq.subscription s
+join pgq.queue q on q.queue_id = s.sub_queue
+join pgq.consumer c on c.co_id = s.sub_consumer
+where q.queue_name = %s and c.co_name like '%%.copy.%%'
+order by 1

@@ -62,13 +62,14 @@ join pgq.queue q on q.queue_id = t.tick_queue
 where q.queue_name = %s and t.tick_id = %s
 
 -- name: first_behind
--- The same, in the event tables; {events} is their parent.
+-- The same, in the event tables; {events} is their parent. A range with two ends and a list, for which the server takes the
+-- index though it has no statistics: writers wait for this.
 select min(ev_id)
 from {events}
 where ev_owner is null
     and (
-        ev_txid >= pg_catalog.txid_snapshot_xmax(%(snapshot)s::txid_snapshot)
-        or ev_txid in (select pg_catalog.txid_snapshot_xip(%(snapshot)s::txid_snapshot))
+        ev_txid between pg_catalog.txid_snapshot_xmax(%(snapshot)s::txid_snapshot) and 9223372036854775807
+        or ev_txid = any (array(select pg_catalog.txid_snapshot_xip(%(snapshot)s::txid_snapshot)))
     )
 
 -- name: lock_timeout

@@ -11,10 +11,10 @@ as $$
 -- Writes: nothing.
 -- Raises: nothing.
 -- ----------------------------------------------------------------------
+    -- no join: with one the server may read all ticks to sort them, and workers ask for each batch
     select t.tick_id
     from pgq.tick t
-        join pgq.queue q on q.queue_id = t.tick_queue
-    where q.queue_name = i_queue_name
+    where t.tick_queue = (select q.queue_id from pgq.queue q where q.queue_name = i_queue_name)
     order by t.tick_queue desc, t.tick_id desc
     limit 1;
 $$;

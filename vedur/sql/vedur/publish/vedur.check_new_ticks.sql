@@ -83,8 +83,10 @@ begin
             using errcode = 'object_not_in_prerequisite_state';
     end if;
 
+    -- A range with two ends: event tables have no statistics, and without an end the server would expect a third of all
+    -- events behind the newest tick, and read the whole queue for each batch.
     execute format(
-        'select min(ev_id) from %s where ev_owner is null and (ev_txid >= $1 or ev_txid = any ($2))',
+        'select min(ev_id) from %s where ev_owner is null and (ev_txid between $1 and 9223372036854775807 or ev_txid = any ($2))',
         _events)
     into _event
     using txid_snapshot_xmax(_newest.tick_snapshot), array(select txid_snapshot_xip(_newest.tick_snapshot));

@@ -56,13 +56,13 @@ begin
         '        order by t.tick_id limit 1),'
         '    e.ev_id, e.ev_time, e.ev_txid, e.ev_type, e.ev_data, e.ev_extra1, e.ev_extra2, e.ev_extra3, e.ev_extra4'
         ' from %s e'
-        ' where e.ev_owner is null and e.ev_type is distinct from ''pgq.global-watermark'' and e.ev_txid >= txid_snapshot_xmin($6) and not txid_visible_in_snapshot(e.ev_txid, $6)'
+        ' where e.ev_owner is null and e.ev_type is distinct from ''pgq.global-watermark'' and e.ev_txid between txid_snapshot_xmin($6) and 9223372036854775807 and not txid_visible_in_snapshot(e.ev_txid, $6)'
         ' order by e.ev_id', _events)
     using i_queue_name, _node.node_name, i_epoch, i_tick_id, _queue.queue_id, _tick.tick_snapshot;
     get diagnostics _kept = row_count;
 
     -- Those with an owner are second tries for one consumer; what it wants again is gone with the rest.
-    execute format('delete from %s where ev_txid >= txid_snapshot_xmin($1) and not txid_visible_in_snapshot(ev_txid, $1)', _events)
+    execute format('delete from %s where ev_txid between txid_snapshot_xmin($1) and 9223372036854775807 and not txid_visible_in_snapshot(ev_txid, $1)', _events)
     using _tick.tick_snapshot;
     -- What a consumer has seen of this or has open must not be finished any more.
     perform pgq.register_consumer_at(i_queue_name, c.co_name, i_tick_id)
