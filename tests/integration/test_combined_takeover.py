@@ -102,6 +102,35 @@ def test_a_waiting_part_that_is_killed_carries_out_every_event_once(
     assert lab.dbs["c2"].value(here) is (point == "combined.moved")
 
 
+def test_a_part_that_is_killed_while_it_takes_over_goes_on_where_it_was(
+    make_combined: MakeCombined,
+) -> None:
+    """Step by step, without a command: the old root is closed, the branch becomes root, and its
+    part is killed just before it has joined."""
+    lab = with_branch(make_combined)
+    write(lab, "p1", range(100, 105))
+    lab.flow("c2")
+    demote = "select * from pgq_node.demote_root(%s, %s, 'c2')"
+    for step in (1, 2):
+        lab.dbs["c1"].one(demote, [COMBINED, step])
+    write(lab, "p1", range(110, 115))
+    lab.tick("p1")
+    lab.work("p1", "c1")  # it is closed: nothing is merged, and nothing fails
+    lab.work(COMBINED, "c2")
+    assert positions(lab, "c1") == positions(lab, "c2")
+    call(lab.dbs["c2"], "pgq_node.promote_branch", COMBINED)
+    with killed_at("combined.joined") as reached, pytest.raises(Killed):
+        lab.work("p1", "c2")
+    assert reached
+    lab["p1", "c2"].worker._close_connections(doubtful=True)
+    lab["p1", "c2"].renew()
+    for part in lab.parts:
+        lab.work(part, "c2")
+    lab.require_union("c2")
+    assert not lab.dbs["c2"].query("select * from vedur.part_wait")
+    assert len(lab.events("c2")) == 22
+
+
 def test_the_root_moves_and_the_parts_go_on_where_they_were(make_combined: MakeCombined) -> None:
     lab = with_branch(make_combined)
     write(lab, "p1", range(100, 105))
@@ -210,13 +239,9 @@ def test_a_part_that_was_made_a_moment_ago_cannot_be_taken_over(
 ) -> None:
     """Its position says where it was created, and not what the combined queue has brought."""
     lab = with_branch(make_combined)
-    with living(lab) as life:
-        for part in lab.parts:
-            life.stop(part, "c1")
-        with lab[COMBINED, "c2"].session() as session:
-            lab.dbs["c2"].execute("update vedur.part_wait set told = false")
-            with pytest.raises(StateError, match="is not known yet"):
-                takeover(session, "c1", TakeoverOptions(compare=False))
+    away = [(part, "c1") for part in lab.parts]
+    with living(lab, away), pytest.raises(StateError, match="is not known yet"):
+        move(lab, "c1", "c2")
     assert get_node_info(lab.dbs["c1"], COMBINED).is_root  # type: ignore[union-attr]
 
 

@@ -4,7 +4,7 @@ and a database has several, one of each queue. Workers run round by round, or in
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -150,7 +150,7 @@ class Combined:
 class Living:
     """Workers of nodes and tickers of databases, in threads; errors of workers are kept."""
 
-    def __init__(self, lab: Combined) -> None:
+    def __init__(self, lab: Combined, without: Collection[tuple[str, str]] = ()) -> None:
         self.lab = lab
         self.errors: list[tuple[str, str, str]] = []
         self._over = threading.Event()
@@ -163,7 +163,8 @@ class Living:
         for thread in self._tickers:
             thread.start()
         for queue, place in lab.nodes:
-            self.start(queue, place)
+            if (queue, place) not in without:
+                self.start(queue, place)
 
     def start(self, queue: str, place: str) -> None:
         """Let a worker run."""
@@ -208,9 +209,9 @@ class Living:
 
 
 @contextmanager
-def living(lab: Combined) -> Iterator[Living]:
-    """All nodes of a laboratory work by themselves."""
-    life = Living(lab)
+def living(lab: Combined, without: Collection[tuple[str, str]] = ()) -> Iterator[Living]:
+    """All nodes of a laboratory work by themselves, but some."""
+    life = Living(lab, without)
     try:
         yield life
     finally:

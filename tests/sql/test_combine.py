@@ -1,4 +1,4 @@
-"""Parts in a combined queue: what vedur.publish_part writes and refuses, what vedur.follow_part moves."""
+"""Parts in a combined queue: what vedur.publish_part writes and refuses, what follow_part moves."""
 
 from __future__ import annotations
 

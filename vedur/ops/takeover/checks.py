@@ -257,6 +257,13 @@ def _parts(candidate: Candidate) -> Iterator[str]:
                 f"({', '.join(sorted(differ))}): add-table or remove-table them with its ini"
             )
     for where, db in places:
+        if db.value(query("quarantine", "readable")):
+            for name in sorted(mine):
+                if count := db.value(query("takeover", "quarantined"), [name]):
+                    yield (
+                        f'{count} event(s) of part "{name}" are in quarantine on "{where}": '
+                        "quarantine replay them first, with its ini"
+                    )
         for table, unready in sorted(unready_parts(db, queue).items()):
             yield (
                 f'first copies of table "{table}" are not done on "{where}" (parts '

@@ -167,8 +167,12 @@ class PartRole(_Part):
         """Go on where the combined queue has left this part."""
         provider, queue, here = self._open_provider(state), self.worker.queue, state.completed_tick
         self.worker.say_alive()
-        if self._follow(target, provider, state):
-            return True
+        try:
+            if self._follow(target, provider, state):
+                return True
+        except StaleStage as stale:
+            return self._stage_again(stale)
+        self._stale = 0
         handled = read_handled_tick(target, queue)
         if handled is not None and handled < here:
             return False  # the provider has yet to get the tick
@@ -211,7 +215,11 @@ class WaitingPartRole(_Part):
         self._require(target)
         provider = self._open_provider(state)
         self.worker.say_alive()
-        more = self._follow(target, provider, state)
+        try:
+            more = self._follow(target, provider, state)
+        except StaleStage as stale:
+            return self._stage_again(stale)
+        self._stale = 0
         self._report_watermark(target, provider.db, state)
         self._watch(target)
         if not more:
