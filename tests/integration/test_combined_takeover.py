@@ -38,6 +38,13 @@ def with_branch(make_combined: MakeCombined) -> Combined:
     return lab
 
 
+def told(make_combined: MakeCombined) -> Combined:
+    """The same, and the combined queue has told `c2` of every part."""
+    lab = with_branch(make_combined)
+    lab.flow("c2")
+    return lab
+
+
 def positions(lab: Combined, place: str) -> dict[str, int]:
     return {name: part.tick for name, part in read_parts(lab.dbs[place], COMBINED).items()}
 
@@ -132,7 +139,7 @@ def test_a_part_that_is_killed_while_it_takes_over_goes_on_where_it_was(
 
 
 def test_the_root_moves_and_the_parts_go_on_where_they_were(make_combined: MakeCombined) -> None:
-    lab = with_branch(make_combined)
+    lab = told(make_combined)
     write(lab, "p1", range(100, 105))
     write(lab, "p2", range(200, 205))
     with living(lab) as life:
@@ -198,7 +205,7 @@ def settled(lab: Combined, life: Living, *places: str) -> None:
 def test_the_root_moves_back_and_forth_under_load(make_combined: MakeCombined) -> None:
     """Three times there and back, while the worker of a part is away before each, as in Londiste's
     scenario takeover-merge."""
-    lab = with_branch(make_combined)
+    lab = told(make_combined)
     lab.add(COMBINED, "d1", NodeType.LEAF, "c2")
     lab.table("d1")
     with living(lab) as life:
@@ -249,7 +256,7 @@ def test_a_part_that_was_made_a_moment_ago_cannot_be_taken_over(
 def test_a_takeover_that_is_killed_is_finished_or_undone(
     make_combined: MakeCombined, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab = with_branch(make_combined)
+    lab = told(make_combined)
     with living(lab) as life:
         write(lab, "p1", range(100, 105))
         assert until(lambda: len(lab.rows("c2")) == 4, PATIENCE), life.errors
@@ -269,7 +276,7 @@ def test_a_root_that_dies_is_replaced_and_its_parts_are_read_again(
 ) -> None:
     """What the dead root had merged and nobody got comes again from the parts themselves. Back
     again, it merges nothing: its queue is closed."""
-    lab = with_branch(make_combined)
+    lab = told(make_combined)
     with living(lab) as life:
         write(lab, "p1", range(100, 105))
         assert until(lambda: len(lab.rows("c2")) == 4, PATIENCE), life.errors
