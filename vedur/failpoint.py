@@ -75,6 +75,8 @@ POINTS: dict[str, tuple[str, ...]] = {
     "tick": ("set",),
     # worker/roles/branch.py, worker/branch_queue.py: what a branch does beyond a leaf
     "branch": ("published", "noted", "reported", "synced", "reopened"),
+    # worker/combined_queue.py, worker/roles/part.py: what a part of a combined queue does
+    "combined": ("published", "handled", "moved", "joined"),
     # worker/roles/root.py
     "root": ("watermark", "sequences"),
     # worker/roles/reign.py: a root that was replaced, or made by another program
@@ -89,6 +91,7 @@ POINTS: dict[str, tuple[str, ...]] = {
         "drained",
         "ticked",
         "followed",
+        "parts_level",
         "promoted",
         "turned",
         "finished",

@@ -33,6 +33,7 @@ PAGES = ROOT / "docs" / "how-to"
         ("repair", 15),
         ("change-tables", 25),
         ("cascade", 40),
+        ("combined-queue", 35),
         ("mask-personal-data", 15),
         ("partitions", 20),
         ("merge-shards", 30),

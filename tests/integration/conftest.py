@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tests.labs.chain import make_chain
+from tests.labs.combined import make_combined
 from tests.labs.first_copy import quick_lab
 from tests.labs.in_process import without_spark
 from tests.labs.leaf import make_leaf
 from tests.labs.mixed import make_mixed
 
-__all__ = ["make_chain", "make_leaf", "make_mixed", "quick_lab", "without_spark"]
+__all__ = ["make_chain", "make_combined", "make_leaf", "make_mixed", "quick_lab", "without_spark"]

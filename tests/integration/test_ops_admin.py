@@ -606,7 +606,7 @@ def test_a_branch_whose_sql_passes_nothing_on_is_refused(
         merging = plan_node(
             mid, NodeType.LEAF, "mid", mid_db.connstr, lab.root_db.connstr, combined="q2"
         )
-        with pytest.raises(StateError, match="--merge is not supported yet"):
+        with pytest.raises(StateError, match='this database is no node of queue "q2"'):
             create_node(mid, merging)
         assert not mid_db.value("select to_regclass('vedur.component')")  # nothing was written
         assert {m.node_name for m in get_queue_locations(lab.root_db, QUEUE)} == {"dst", "src"}

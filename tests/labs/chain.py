@@ -22,6 +22,7 @@ from vedur.pipeline.copy import SparkLoader
 from vedur.pipeline.replay.stage import make_replay
 from vedur.worker.batch import BatchRunner
 from vedur.worker.branch_queue import BranchQueue
+from vedur.worker.combined_queue import CombinedQueue
 from vedur.worker.first_copy.context import CopySetup
 from vedur.worker.first_copy.control import Copying
 from vedur.worker.loop import Worker
@@ -64,32 +65,32 @@ class Node:
         """A worker as a process that has just started has it."""
         self.worker = Worker(self.settings, self._runner, copies=self._copies())
 
+    @property
+    def queue(self) -> str:
+        return self.settings.queue_name
+
     def _runner(self, provider: str, state: WorkerState) -> BatchRunner[Any]:
-        branch = BranchQueue(QUEUE) if state.node_type is NodeType.BRANCH else None
-        applier = make_replay(
-            self.spark, self.settings, QUEUE, provider, forward=branch is not None
-        )
+        branch = BranchQueue(self.queue) if state.node_type is NodeType.BRANCH else None
+        combined = CombinedQueue(self.queue) if state.combined_queue else None
+        forward = branch is not None or combined is not None
+        applier = make_replay(self.spark, self.settings, self.queue, provider, forward=forward)
         return BatchRunner(
             applier,
-            QUEUE,
+            self.queue,
             state.worker_name,
             self.settings.db,
             max_batch_events=self.settings.max_batch_events,
             parallel=self.parallel,
             on_error=Policy(self.settings.on_error),
             branch=branch,
-            registers=Registers(
-                self.settings.register_only_tables,
-                self.settings.register_skip_tables,
-                self.settings.register_only_seqs,
-                self.settings.register_skip_seqs,
-            ),
+            combined=combined,
+            registers=Registers.of(self.settings),
         )
 
     def _copies(self) -> Copying[Any]:
         settings = self.settings
         setup = CopySetup(
-            QUEUE, settings.job_name, settings.db, retry_sleep=0.2, tick_wait=3.0,
+            self.queue, settings.job_name, settings.db, retry_sleep=0.2, tick_wait=3.0,
             max_batch_events=settings.max_batch_events,
         )  # fmt: skip
         loader = SparkLoader(self.spark, 8, 1 << 20)
@@ -99,13 +100,13 @@ class Node:
 
     @property
     def position(self) -> int:
-        state = get_worker_state(self.db, QUEUE)
+        state = get_worker_state(self.db, self.queue)
         assert state is not None
         return state.completed_tick
 
     def ticks(self) -> dict[int, tuple[Any, ...]]:
         """The ticks of its queue: time and event number by id."""
-        return {row[0]: tuple(row[1:]) for row in self.db.query(TICKS, [QUEUE])}
+        return {row[0]: tuple(row[1:]) for row in self.db.query(TICKS, [self.queue])}
 
     def session(self) -> Session:
         return Session(self.settings)

@@ -936,7 +936,7 @@ CLOSED = [
 ]
 INNER = [
     "select vedur.burn_numbers('pgq.queue', 1)",
-    "select vedur.raw_stage(1, 0)",
+    "select vedur.raw_stage('1', 0)",
     "select vedur.lock_branch('q')",
     "select vedur.check_new_ticks(1, '{1,2}', '{now,now}', '{1,1}')",
 ]

@@ -14,6 +14,7 @@ from vedur.catalog.tables import TableInfo, TableSet, get_table_list, missing_pa
 from vedur.db import Database
 from vedur.errors import StateError
 from vedur.node.info import NodeInfo, NodeType, get_node_info, has_schema
+from vedur.sql import query
 from vedur.tables.mapping import TableMap
 
 #: Value of `copy_node` that means: the nearest node above that has the table.
@@ -37,10 +38,18 @@ class TableNode:
     def why_not(self, wanted: TableMap) -> str:
         """Read why a table cannot be copied from the node; empty if it can."""
         found = why_not_copied(self.info.node_type, self.tables.find(wanted.name), wanted)
+        if not found and (parts := self.unready_parts(wanted.name)):
+            found = f"first copies of parts are not done there ({', '.join(parts)})"
         if found or self.info.is_root or not available(self.db):
             return found
         count = count_quarantined(self.db, self.queue, wanted.name)
         return f"{count} event(s) of it wait in quarantine there" if count else ""
+
+    def unready_parts(self, table: str) -> list[str]:
+        """Read which parts of a combined root have yet to copy a table."""
+        if not self.info.is_root or not self.info.target_for:
+            return []
+        return unready_parts(self.db, self.queue).get(table, [])
 
     def why_not_compared(self, wanted: TableMap) -> str:
         """Say why rows of a table cannot be compared with those of the node; empty if they can.
@@ -51,6 +60,16 @@ class TableNode:
         if there is not None and there.local and there.merge_state is None and self.info.is_root:
             return ""
         return why_not_copied(self.info.node_type, there, wanted)
+
+
+def unready_parts(db: Database, queue: str) -> dict[str, list[str]]:
+    """Read which parts of a combined root have yet to copy which of its tables. What their copies
+    bring does not get into the combined queue, so its tables are whole when all are done; nor may
+    events still come that are in the copies already."""
+    found: dict[str, list[str]] = {}
+    for row in db.query(query("combine", "parts_not_copied"), [queue]):
+        found.setdefault(row.table_name, []).append(row.queue_name)
+    return found
 
 
 def why_not_copied(kind: NodeType, there: TableInfo | None, wanted: TableMap) -> str:

@@ -199,7 +199,12 @@ COMMANDS: tuple[Command, ...] = (
         most=2,
         options=(
             _PROVIDER,
-            option("--merge", help="refused in this version: see the manual", metavar="QUEUE"),
+            option(
+                "--merge",
+                help="a part: its changes go on into this combined queue, of which the same "
+                "database is root or branch",
+                metavar="QUEUE",
+            ),
             _NOCHECK,
         ),
         examples=(

@@ -40,8 +40,8 @@ class Member:
     copies: tuple[str, ...] = ()  # tables of it that are being copied
     attrs: Mapping[str, str] = field(default_factory=dict)
     closed: bool = False  # its queue takes no events of writers
-    merged: bool = False  # it has to do with a combined queue
     reigns: tuple[Reign, ...] = ()  # that it knows of
+    parts: tuple[str, ...] = ()  # queues that are merged into the node
     dead: bool = False  # tagged, or named by --dead
     failure: str = ""
     says: str = ""  # the name that the database at its location gives itself

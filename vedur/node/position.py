@@ -283,7 +283,7 @@ def complete_tick(
 def forget_position(db: Database, queue: str) -> None:
     """Remove what is kept of a node of this database that has ended, or that begins anew."""
     if keeps_ticks(db):
-        db.execute(query("node", "forget_position"), [queue])
+        db.execute(query("node", "forget_position"), {"queue": queue})
         db.execute(query("node", "forget_rejoin"), [queue])
 
 

@@ -51,6 +51,13 @@ from vedur.ops.fitness import (
     why_not,
 )
 from vedur.ops.handlers import all_words, handler_mark, plan_handler, require_handler_fit
+from vedur.ops.parts import (
+    require_all_changes,
+    require_nobody_below,
+    require_own_rows,
+    take_to_branch,
+    waits_behind,
+)
 from vedur.ops.published import require_part_fit
 from vedur.ops.session import Session
 from vedur.ops.sync_lists import sync_tables
@@ -219,6 +226,12 @@ def add_table(session: Session, options: AddTable) -> None:
             "--merge-all is for leafs: tables of several queues come together in one only where "
             "this database is a leaf of all of them"
         )
+    if options.copy_condition or options.column_list is not None:
+        require_all_changes(info)
+    if waits_behind(info):
+        if options.copy_from:
+            require_own_rows(info, "a node to copy from")
+        options = replace(options, expect_sync=True)  # the combined queue copies it
     log_contract_call(exec_query, session.db, "pgq_node.get_queue_locations", session.queue)
     log_contract_call(command, session.db, "pgq_node.get_node_info", session.queue)
     provider = session.provider(info)
@@ -228,6 +241,8 @@ def add_table(session: Session, options: AddTable) -> None:
     if not info.is_root:
         mappings = [options.mapping(table, handled[table]) for table in tables]
         require_part_fit(provider, session.queue, info.provider_node or "", mappings)
+    if not options.expect_sync:
+        require_nobody_below(session, info, tables)
     for number, table in enumerate(tables):
         try:
             source, there = provider, TableSet()
@@ -365,14 +380,11 @@ def _add_one(
             _require_fit(own, db, TableAt(provider, remote), force=options.force)
             require_handler_fit(handled, mapping, db, TableAt(provider, remote))
         args = options.args(session.settings.event_format, info.is_root)
-        local_add_table(
-            db,
-            session.queue,
-            table,
-            all_words(handled, args, dict(chosen or ()), info.is_root),
-            encode_attrs({**options.attrs(), **handler_mark(handled)}),
-            dest,
-        )
+        words = all_words(handled, args, dict(chosen or ()), info.is_root)
+        attrs = encode_attrs({**options.attrs(), **handler_mark(handled)})
+        if waits_behind(info):
+            take_to_branch(db, info, table, words, attrs, dest)
+        local_add_table(db, session.queue, table, words, attrs, dest)
         if make and options.create_full:
             here = [t for t in get_table_list(db, session.queue).local if t.table_name in names]
             local = {names[t.table_name]: t.dest_table for t in here}

@@ -29,6 +29,7 @@ from vedur.node.moment import Moment, Nodes, meet
 from vedur.node.position import lock_position
 from vedur.ops.compare_tables import chosen_tables, make_nodes, pair_at
 from vedur.ops.copy_node import CopyNodes
+from vedur.ops.parts import require_all_changes
 from vedur.ops.session import Session
 from vedur.pipeline.spark.command_session import end_spark, start_spark
 from vedur.sql import query
@@ -93,6 +94,7 @@ def change_filter(
     info, tables = chosen_tables(session, (options.table,))
     if len(tables) != 1:
         raise UsageError(f'change-filter takes one table that is in sync, got "{options.table}"')
+    require_all_changes(info)
     table = tables[0]
     handled = resolve(table)
     if handled is not None and not handled.plain:

@@ -39,6 +39,7 @@ from vedur.ops.handlers import (
     require_handler_fit,
     require_times,
 )
+from vedur.ops.parts import require_all_changes
 from vedur.ops.published import require_part_fit
 from vedur.ops.session import Session
 from vedur.tables.checks import TableAt
@@ -81,6 +82,7 @@ def change_handler(session: Session, options: ChangeHandler) -> None:
             "on the root a handler decides what triggers write: remove-table and add-table with "
             "the other one"
         )
+    require_all_changes(info)
     tables = get_table_list(session.db, session.queue).local.by_name
     names = choose([options.table], tables)
     if len(names) != 1:

@@ -19,6 +19,7 @@ from vedur.node.moment import Meet, Moment, Nodes, at_one_moment, meet
 from vedur.ops.choose import choose, is_glob, meant
 from vedur.ops.compare_result import listed
 from vedur.ops.copy_node import CopyNodes
+from vedur.ops.parts import require_own_rows
 from vedur.ops.session import Session
 from vedur.tables.part_rows import why_untold
 
@@ -68,6 +69,7 @@ def local_tables(session: Session, asked: tuple[str, ...]) -> tuple[NodeInfo, li
     info = session.require_node()
     if info.is_root:
         raise UsageError("the root has no provider to compare with: run this on another node")
+    require_own_rows(info, "comparing rows")
     local = get_table_list(session.db, session.queue).local.by_name
     if asked:
         for name in asked:

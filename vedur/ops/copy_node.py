@@ -67,7 +67,7 @@ class CopyNodes:
         if self.wanted is not None:
             return f'it cannot be copied from node "{node.name}": {reason}'
         there = node.tables.find(table.name)
-        if there is None or not there.ready:
+        if there is None or not there.ready or node.unready_parts(table.name):
             return ""  # the provider may have it soon: the copy waits
         return (
             f'it cannot be copied from the provider, node "{node.name}": {reason}; copy it from '

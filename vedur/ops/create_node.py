@@ -10,7 +10,8 @@ leaves at most a location and a subscription, and the same command can be run ag
 round there would be a node that its provider does not know.
 
 What our worker cannot serve is refused before anything is written: a node below a branch whose SQL
-is too old to pass events on, and a leaf that merges into a combined queue.
+is too old to pass events on, and a leaf that is to be merged into a queue which has no root or
+branch in the same database.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ from vedur.node.info import (
     has_schema,
     passes_nothing_on,
 )
+from vedur.node.part import begin_waiting
 from vedur.node.position import AppliedTick, complete_tick, forget_position, keeps_ticks
 from vedur.node.setup import create_node as create
 from vedur.node.setup import (
@@ -68,11 +70,6 @@ log = logging.getLogger(__name__)
 #: Seconds that a provider which has yet to read of an earlier node of a name is waited for.
 FORGET_WAIT = 60.0
 _PERIOD = 0.2
-
-_NO_MERGE = (
-    "--merge is not supported yet: nothing would be written to the combined queue. "
-    "Create the leaf without --merge"
-)
 
 _OTHER_JOB = "give this node another job_name in its ini"
 
@@ -118,8 +115,8 @@ def create_node(session: Session, node: NewNode) -> None:
     """Make the local database a node."""
     db = session.open(Endpoint.of_local(session.settings), "new_node")
     known = get_node_info(db, session.queue) if has_schema(db) else None
-    if known is None:  # a node that is there already only gets its SQL brought up to date
-        _refuse_unserved(node)
+    if known is None and node.combined:  # one that is there only gets its SQL brought up to date
+        _require_combined(db, session.queue, node.combined)
     if not has_host(node.location):
         log.warning("No host= in public connect string, bad idea")
     if db.encoding == "SQL_ASCII":
@@ -151,9 +148,18 @@ def create_node(session: Session, node: NewNode) -> None:
     log.info("Done")
 
 
-def _refuse_unserved(node: NewNode) -> None:
-    if node.combined:
-        raise StateError(_NO_MERGE)
+def _require_combined(db: Database, queue: str, combined: str) -> None:
+    """Raise unless this database is a root or a branch of the queue that a part is merged into."""
+    if combined == queue:
+        raise StateError(f'queue "{queue}" cannot be merged into itself: say another --merge')
+    info = get_node_info(db, combined) if has_schema(db) else None
+    if info is None or info.node_type is NodeType.LEAF:
+        found = "no node" if info is None else "a leaf"
+        raise StateError(
+            f'this database is {found} of queue "{combined}", and a part can only be merged into a '
+            "root or a branch: nothing is changed; run create-root or create-branch first, with "
+            f'the ini of "{combined}"'
+        )
 
 
 def _require_same(db: Database, queue: str, existing: NodeInfo, node: NewNode) -> None:
@@ -165,6 +171,12 @@ def _require_same(db: Database, queue: str, existing: NodeInfo, node: NewNode) -
             "nothing is changed; drop-node takes it out of the set first"
         )
     stored = {m.node_name: m.node_location for m in get_queue_locations(db, queue)}.get(name, "")
+    if node.combined and existing.combined_queue != node.combined:
+        into = f'into "{existing.combined_queue}"' if existing.combined_queue else "into no queue"
+        raise StateError(
+            f'node "{name}" is already initialized and merged {into}: nothing is changed; '
+            "drop-node takes it out of the set first"
+        )
     if stored and parse(stored) != parse(node.location):
         raise StateError(
             f'node "{name}" is already initialized with another connect string '
@@ -233,11 +245,18 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
             forget_position(db, queue)  # that of an earlier node in this database
             replace_reigns(db, provider, queue)
             _begin_at(db, queue, worker, start)
+            if node.combined and _is_branch(db, node.combined):
+                begin_waiting(db, queue, start.id)
             if node.kind is NodeType.BRANCH:
                 _begin_queue(provider, db, queue, start, node.sync_watermark)
             record_tables(session.settings, db, tables)
             record_sequences(session.settings, db, sequences)
         reach("create.subscribed")
+
+
+def _is_branch(db: Database, combined: str) -> bool:
+    info = get_node_info(db, combined)
+    return info is not None and info.node_type is NodeType.BRANCH
 
 
 def _wait_until_forgotten(session: Session, root: Database, provider: Database, name: str) -> None:

@@ -42,6 +42,11 @@ def drop_node(
     target = view.databases.get(name)
     info = get_node_info(target, session.queue) if target else None
     others = {other: db for other, db in view.databases.items() if other != name}
+    if info and info.target_for:
+        raise StateError(
+            f'parts are merged into "{name}" ({", ".join(info.target_for)}): drop-node them there '
+            "first, with the ini of each"
+        )
     if info and info.is_root and others:
         raise StateError(f'node "{name}" is the root: drop the other nodes first')
     for other in view.members:

@@ -97,7 +97,7 @@ def read_member(db: Database, queue: str, name: str) -> Member:
         copies=tuple(t.table_name for t in tables if t.local and t.merge_state and not t.ready),
         attrs=info.attrs,
         closed=bool(db.value(query("takeover", "is_closed"), [queue])),
-        merged=bool(info.combined_queue or info.target_for),
+        parts=tuple(sorted(info.target_for)),
         says=info.node_name,
         reigns=read_reigns(db, queue),
     )

@@ -29,6 +29,7 @@ from vedur.node.position import (
     lock_position,
 )
 from vedur.node.state import hold_back_watermark, set_consumer_completed
+from vedur.ops.parts import require_unmerged
 from vedur.ops.session import Session
 from vedur.sql import query
 
@@ -79,6 +80,7 @@ def move_position(session: Session, asked: MoveTo, confirm: Confirm) -> Position
     info = session.require_node()
     if info.is_root:
         raise StateError(f'node "{info.node_name}" is the root: it reads from nobody')
+    require_unmerged(info, "moving the position")
     provider, worker = session.provider(info), info.worker_name or ""
     change = _plan(session, info, provider, worker, asked)
     _require_allowed(session.db, session.queue, info, change)

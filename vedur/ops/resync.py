@@ -21,6 +21,7 @@ from vedur.node.position import wake_worker
 from vedur.ops.choose import choose
 from vedur.ops.copy_node import CopyNodes, copy_node_option
 from vedur.ops.handlers import read_handled, require_emptied
+from vedur.ops.parts import require_nobody_below, require_own_rows
 from vedur.ops.session import Session
 from vedur.tables.part_rows import why_untold
 
@@ -41,10 +42,12 @@ def resync(
     info = session.require_node()
     if info.is_root:
         raise StateError("resync cannot be used on the root: there is nothing to copy from")
+    require_own_rows(info, "resync")
     local = get_table_list(session.db, session.queue).local.by_name
     names = choose(tables, local, everything=everything)
     marks = {name: _read_mark(session, info, local[name]) for name in names}
     local |= {name: _with_mark(local[name], marks[name]) for name in names}
+    require_nobody_below(session, info, names)
     provider = session.provider(info)
     _require_sources(session, info, [local[name] for name in names], wanted)
     for name in names:

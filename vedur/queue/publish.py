@@ -1,20 +1,24 @@
-"""Calls of `vedur.publish` and its kin: how events and ticks get into the queue of a branch.
+"""Calls of `vedur.publish` and its kin: how events and ticks get into the queue of a branch, and
+those of a part into a combined queue.
 
-The SQL refuses every node that is not a branch (docs/design/cascade.md). The worker comes here
-through `worker/branch_queue.py`.
+The SQL refuses every node that is not a branch (docs/design/cascade.md), or not a part of a
+combined root (docs/design/combined.md). The worker comes here through `worker/branch_queue.py` and
+`worker/combined_queue.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from vedur.db import Database
 from vedur.errors import DatabaseError, StaleStage
 from vedur.sql import query
 
-#: `vedur.publish` asks for the batch to be repeated, or to be staged again.
-_REPEAT = ("40001", "VB001")
+#: `vedur.publish` asks for the batch to be repeated, or to be staged again; `vedur.publish_part`
+#: says that the node is not the root of the combined queue any more, or that this is closed.
+_REPEAT = ("40001", "VB001", "VB002")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,17 @@ class TickRow:
     time: str
     event_seq: int
     snapshot: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndTick:
+    """The tick with which a batch of a part ends, and the node that it was read from."""
+
+    id: int
+    time: datetime | None
+    event_seq: int
+    snapshot: str
+    provider: str
 
 
 def read_tick_rows(provider: Database, queue: str, first: int, last: int) -> list[TickRow]:
@@ -61,6 +76,36 @@ def publish(
     }
     try:
         return int(db.value(query("publish", "publish"), values))
+    except DatabaseError as error:
+        if error.sqlstate not in _REPEAT:
+            raise
+        raise StaleStage(error.message) from error
+
+
+def publish_part(
+    db: Database,
+    part: str,
+    slot: int,
+    slices: Sequence[int],
+    events: int,
+    end: EndTick,
+) -> int:
+    """Write the events of some slices of a slot, which a part has brought, into the combined queue,
+    and the tick with which they end; belongs in the transaction of the data, before the position.
+    Returns how many events. Raises StaleStage where the batch must be taken up again."""
+    values = {
+        "part": part,
+        "slot": slot,
+        "slices": list(slices),
+        "events": events,
+        "tick": end.id,
+        "time": end.time,
+        "event_seq": end.event_seq,
+        "snapshot": end.snapshot,
+        "provider": end.provider,
+    }
+    try:
+        return int(db.value(query("combine", "publish"), values))
     except DatabaseError as error:
         if error.sqlstate not in _REPEAT:
             raise

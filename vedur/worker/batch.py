@@ -5,7 +5,8 @@
     stage       changes into staging tables; no table of the node is touched
     lock        begin the transaction; the position, and that what was planned still holds
     merge       changes into the tables; system events and scripts run at their places
-    publish     on a branch: events and ticks into the node's own queue
+    publish     on a branch: events and ticks into the node's own queue; of a part: events into
+                the combined queue
     position    the node has the batch's last tick
     commit      all of it becomes visible at once
     finish      the provider may forget the batch
@@ -45,7 +46,7 @@ from vedur.node.position import LOST, REMEDY, AppliedTick, complete_tick, keeps_
 from vedur.node.state import set_consumer_completed
 from vedur.queue.batch_size import slice_count
 from vedur.queue.batches import Batch, Subscription, finish_batch, get_ticks_ahead
-from vedur.queue.publish import TickRow, read_tick_rows
+from vedur.queue.publish import EndTick, TickRow, read_tick_rows
 from vedur.queue.ranges import event_range, late_events
 from vedur.queue.slices import Tick
 from vedur.sql import query
@@ -53,6 +54,7 @@ from vedur.tables.mapping import PassedOn, TableMap
 from vedur.worker.apply_range import AppliedRange, apply_range
 from vedur.worker.batch_log import BatchLog
 from vedur.worker.branch_queue import BranchQueue
+from vedur.worker.combined_queue import CombinedQueue
 from vedur.worker.first_copy.states import MergeState, must_wait, snapshot_is_past
 from vedur.worker.protocol import Applier, S
 from vedur.worker.quarantine.batch import BatchQuarantine
@@ -103,6 +105,7 @@ class BatchRunner(Generic[S]):
     registers: Registers = field(default_factory=Registers)
     on_error: Policy = Policy.STOP
     branch: BranchQueue | None = None  # where a branch passes batches on to
+    combined: CombinedQueue | None = None  # where a part is merged into
     _keeps: bool | None = None  # does the target keep which tick was applied?
     _tells: bool | None = None  # can the provider tell of which tables its queue has a part?
 
@@ -278,6 +281,12 @@ class BatchRun(AppliedRange[S]):
                 f"the node is a {now.node_type.value} now and no {self.node.node_type.value} any "
                 "more: the batch is staged again"
             )
+        was = (self.node.combined_queue, self.node.combined_type)
+        if (now.combined_queue, now.combined_type) != was:
+            raise StaleStage(
+                f'the node is merged into queue "{now.combined_queue}" ({now.combined_type}) now '
+                f'and no longer into "{was[0]}" ({was[1]}): the batch is staged again'
+            )
         # A root that is called dead may still answer this node. What is read from it now would be
         # of a history that ends with the takeover by another one.
         if self.db.value(query("worker", "is_tagged_dead"), [self.queue, now.provider_node]):
@@ -331,16 +340,22 @@ class BatchRun(AppliedRange[S]):
             reach("quarantine.written")
 
     def publish(self, staged: S | None) -> None:
-        """Pass the batch on, where the node is a branch."""
-        branch, state = self.runner.branch, self._state
-        if branch is not None and state is not None:
-            raw = staged.raw if staged is not None else None
-            if staged is not None and raw is None:
-                raise InternalError("BUG: a branch has staged a batch without its raw events")
-            slot = self.runner.ahead.slot
+        """Pass the batch on, where the node is a branch, or a part of a combined queue."""
+        branch, combined, state = self.runner.branch, self.runner.combined, self._state
+        if (branch is None and combined is None) or state is None:
+            return
+        raw = staged.raw if staged is not None else None
+        if staged is not None and raw is None:
+            raise InternalError("BUG: a batch that is passed on was staged without its raw events")
+        slot = self.runner.ahead.slot
+        if branch is not None:
             branch.publish(self.db, slot, raw, self._tick_rows, state.global_watermark)
             own = [PublishedPart(p.table.name, p.table.condition or "") for p in self.passed_on]
             branch.note_parts(self.db, self.batch.prev_tick, tuple({*own, *self._parts}))
+        elif combined is not None:
+            end, time, provider = self._ticks[-1], self.batch.time, state.provider_node
+            tick = EndTick(end.id, time, end.event_seq, end.snapshot.text, provider)
+            combined.publish(self.db, slot, raw, tick)
 
     def set_position(self) -> None:
         """Write the position, and which tick that is: its number may come a second time."""

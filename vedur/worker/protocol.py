@@ -47,7 +47,7 @@ class StagedRange(Protocol):
 
     @property
     def raw(self) -> RawRange | None:
-        """On a branch its events as they are."""
+        """Its events as they are, where they are passed on."""
 
 
 #: What an applier stages is its own: the worker hands it from `stage` to `apply`.

@@ -13,10 +13,12 @@ from fnmatch import fnmatchcase
 from vedur.catalog.sequences import global_remove_seq, global_update_seq
 from vedur.catalog.tables import global_add_table, global_remove_table
 from vedur.change.event import Event
+from vedur.config import LondisteSettings
 from vedur.db import Database
 from vedur.db.contract import command
 from vedur.errors import OtherEpoch, RefusedError, StateError
 from vedur.node.epoch import OTHER, keeps_epochs, note_reign
+from vedur.node.part import can_combine, follow_part
 from vedur.node.state import set_global_watermark, unregister_consumer
 from vedur.sql import query
 from vedur.worker.branch_queue import BranchQueue
@@ -37,6 +39,16 @@ class Registers:
     skip_tables: tuple[str, ...] = ()
     only_seqs: tuple[str, ...] = ()
     skip_seqs: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, settings: LondisteSettings) -> Registers:
+        """Read what the ini says."""
+        return cls(
+            settings.register_only_tables,
+            settings.register_skip_tables,
+            settings.register_only_seqs,
+            settings.register_skip_seqs,
+        )
 
     def table(self, name: str) -> bool:
         """Record this table?"""
@@ -77,9 +89,7 @@ class SystemEvents:
     def _cascade(self, event: Event) -> None:
         kind = event.ev_type
         if kind == "pgq.tick-id":
-            # A combined root tells which tick of a part it has merged. That is for a branch of the
-            # combined queue which has the part, too (pgq_node.set_partition_watermark). Vedur makes
-            # no such node: create-leaf refuses --merge.
+            self._follow_part(event)
             return
         node = _said(event)
         if event.ev_extra1 != self.queue:
@@ -97,6 +107,20 @@ class SystemEvents:
             self._move_watermark(_number(event))
         else:
             raise StateError(event.named(f"unknown cascade event: {kind}"))
+
+    def _follow_part(self, event: Event) -> None:
+        """A combined root tells up to which tick it has merged a part: this node has that now, too.
+        It matters where this node has the part itself, and may take over."""
+        tick, part = _number(event), event.ev_extra1
+        if part == self.queue or not part:
+            raise StateError(event.named(f"bad event in queue: pgq.tick-id of {part!r}"))
+        if not can_combine(self.db):
+            return  # an earlier version made the schemas: nothing can be merged here
+        number, _, provider = (event.ev_extra3 or "").partition(" ")
+        which: tuple[str, int, str, str] | tuple[()] = ()
+        if event.ev_extra2 and event.ev_extra4 and number.isdecimal() and provider:
+            which = (event.ev_extra2, int(number), event.ev_extra4, provider)
+        follow_part(self.db, self.queue, part, tick, *which)
 
     def _note_reign(self, event: Event) -> None:
         """Store the reign that a new root announces with its location (node/epoch.py)."""

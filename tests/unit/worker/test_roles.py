@@ -9,10 +9,13 @@ from vedur.node import NodeType, WorkerState
 from vedur.worker.roles import Role, choose_role
 from vedur.worker.roles.branch import BranchRole
 from vedur.worker.roles.leaf import LeafRole
+from vedur.worker.roles.part import PartRole, WaitingPartRole
 from vedur.worker.roles.root import RootRole
 
 
-def node(node_type: NodeType, combined_queue: str | None = None) -> WorkerState:
+def node(
+    node_type: NodeType, combined_queue: str | None = None, combined_type: str | None = None
+) -> WorkerState:
     return WorkerState(
         node_type=node_type,
         node_name="here",
@@ -27,7 +30,7 @@ def node(node_type: NodeType, combined_queue: str | None = None) -> WorkerState:
         local_watermark=1,
         local_queue_top=None,
         combined_queue=combined_queue,
-        combined_type="root" if combined_queue else None,
+        combined_type=combined_type,
     )
 
 
@@ -39,6 +42,16 @@ def test_every_type_of_node_has_a_role(node_type: NodeType, role: type[Role]) ->
     assert choose_role(node(node_type)) is role
 
 
-def test_a_leaf_that_is_merged_into_a_combined_queue_is_refused() -> None:
-    with pytest.raises(StateError, match=r"merged into a combined queue.*nothing is applied"):
-        choose_role(node(NodeType.LEAF, combined_queue="all"))
+@pytest.mark.parametrize(
+    ("combined_type", "role"), [("root", PartRole), ("branch", WaitingPartRole)]
+)
+def test_a_part_merges_into_a_combined_root_and_waits_behind_a_combined_branch(
+    combined_type: str, role: type[Role]
+) -> None:
+    assert choose_role(node(NodeType.LEAF, "all", combined_type)) is role
+
+
+@pytest.mark.parametrize("combined_type", [None, "leaf"])
+def test_a_part_without_a_combined_node_to_merge_into_is_refused(combined_type: str | None) -> None:
+    with pytest.raises(StateError, match=r'merged into queue "all".*nothing is applied'):
+        choose_role(node(NodeType.LEAF, "all", combined_type))

@@ -35,6 +35,7 @@ from vedur.node.endpoint import Endpoint
 from vedur.ops.processes.page_beside import PageBeside
 from vedur.worker.batch import BatchRunner
 from vedur.worker.branch_queue import BranchQueue
+from vedur.worker.combined_queue import CombinedQueue
 from vedur.worker.first_copy.context import CopySetup
 from vedur.worker.first_copy.control import Copying
 from vedur.worker.loop import Worker
@@ -136,8 +137,8 @@ class WorkerProcess:
     # -- Spark, where batches are applied: on a leaf and a branch -------------------------------
 
     def _make_runner(self, provider: str, state: WorkerState) -> BatchRunner[Staged]:
-        """Make what applies the node's batches, and passes them on where it is a branch; starts
-        Spark. The roles of `worker/roles` call this."""
+        """Make what applies the node's batches, and passes them on where it is a branch or a part;
+        starts Spark. The roles of `worker/roles` call this."""
         from vedur.pipeline.replay.stage import make_replay
         from vedur.pipeline.spark.tasks import parallelism
 
@@ -146,6 +147,7 @@ class WorkerProcess:
         parallel = parallelism(spark)
         self._allow_copies(spark, parallel)
         branch = BranchQueue(settings.queue_name) if state.node_type is NodeType.BRANCH else None
+        combined = CombinedQueue(settings.queue_name) if state.combined_queue else None
         return BatchRunner(
             make_replay(
                 spark,
@@ -153,7 +155,7 @@ class WorkerProcess:
                 settings.queue_name,
                 provider,
                 parallel=parallel,
-                forward=branch is not None,
+                forward=branch is not None or combined is not None,
             ),
             settings.queue_name,
             state.worker_name,
@@ -163,12 +165,8 @@ class WorkerProcess:
             connections=settings.max_connections_per_node,
             on_error=Policy(settings.on_error),
             branch=branch,
-            registers=Registers(
-                settings.register_only_tables,
-                settings.register_skip_tables,
-                settings.register_only_seqs,
-                settings.register_skip_seqs,
-            ),
+            combined=combined,
+            registers=Registers.of(settings),
         )
 
     def _allow_copies(self, spark: SparkSession, parallel: int) -> None:

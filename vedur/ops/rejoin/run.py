@@ -52,6 +52,7 @@ from vedur.node.setup import (
 )
 from vedur.node.state import change_consumer_provider, set_consumer_completed, watermark_of
 from vedur.ops.compare_tables import make_nodes, pair_at_one_moment, plan_pair
+from vedur.ops.parts import require_unmerged
 from vedur.ops.rejoin.plan import Found, Plan, Way, make_plan, read_found
 from vedur.ops.rejoin.tables import (
     RejoiningNode,
@@ -154,6 +155,7 @@ def _open(session: Session, options: RejoinOptions) -> RejoiningNode:
     info = session.require_node()
     if info.is_root:
         raise StateError(f'node "{info.node_name}" is the root: it reads from nobody')
+    require_unmerged(info, "rejoin")
     left = None
     if options.provider not in (None, info.provider_node):
         left, info = info.provider_node, _at_provider(session, info, str(options.provider))

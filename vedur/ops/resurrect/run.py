@@ -57,6 +57,7 @@ from vedur.node.setup import (
 from vedur.node.state import change_consumer_provider
 from vedur.ops.compare_tables import make_nodes
 from vedur.ops.members import SetView, read_members
+from vedur.ops.parts import require_unmerged
 from vedur.ops.rejoin.tables import (
     RejoiningNode,
     give_to_worker,
@@ -143,6 +144,7 @@ def resurrect(
 
 def _require_fit(session: Session, options: ResurrectOptions) -> None:
     info = session.require_node()
+    require_unmerged(info, "resurrect")
     if info.worker_paused and not options.keep_rows:
         raise StateError('the worker is paused: run "resume" first, the repair needs it')
     if info.node_type is NodeType.LEAF:

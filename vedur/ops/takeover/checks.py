@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from vedur.catalog.copy_source import unready_parts
 from vedur.catalog.sequences import get_seq_list
 from vedur.catalog.tables import TableInfo, get_table_list, missing_part
 from vedur.db import Database
@@ -17,6 +18,7 @@ from vedur.errors import StateError
 from vedur.names import quote_literal
 from vedur.node.epoch import Match, is_other_epoch, match_reigns, read_reigns
 from vedur.node.info import get_worker_state
+from vedur.node.part import can_combine, read_parts
 from vedur.node.plan import Member
 from vedur.node.position import is_lost, read_newest_tick
 from vedur.node.takeover import require_no_moves
@@ -62,7 +64,7 @@ def find_reasons(candidate: Candidate) -> list[str]:
     if reasons:
         return reasons  # the rest could not be read, or would only repeat it
     found = [*_rights(candidate), *_tables(candidate), *_sequences(candidate)]
-    found += [*_processes(candidate), *_lag(candidate), *_epoch(candidate)]
+    found += [*_processes(candidate), *_lag(candidate), *_epoch(candidate), *_parts(candidate)]
     return [*found, *_copies(candidate)]
 
 
@@ -79,9 +81,6 @@ def _node(candidate: Candidate) -> Iterator[str]:
     if new.type != "branch":
         yield f'node "{new.name}" is a {new.type}: only a branch can become root'
         return
-    for member in (new, old):
-        if member is not None and member.merged:
-            yield f'node "{member.name}" belongs to a combined queue, which takeover does not serve'
     if new.paused:
         yield f'the worker of "{new.name}" is paused: run resume --node={new.name}'
     names = [m.name for m in (new, old) if m is not None]
@@ -235,6 +234,64 @@ def _epoch(candidate: Candidate) -> Iterator[str]:
         yield f'"{new.name}" and "{candidate.old.name}" follow different roots ({match.value})'
     if not theirs:
         log.info("The set has no epoch yet: it gets its first one with the new root")
+
+
+def _parts(candidate: Candidate) -> Iterator[str]:
+    """Yield what speaks against it where parts are merged into the queue: the new root goes on with
+    the parts where the old one stops, so it must have the same ones with the same tables."""
+    new, old, root, queue = candidate.new, candidate.old, candidate.root, candidate.queue
+    if not new.parts and (old is None or not old.parts):
+        return
+    places = [(new.name, candidate.db)]
+    if old is not None and root is not None:
+        places.append((old.name, root))
+    foreign = [name for name, db in places if not can_combine(db)]
+    if foreign:
+        yield (
+            f'parts are merged into "{foreign[0]}", which has no function vedur.publish_part: '
+            "install this version of Vedur's SQL there, or use Londiste's own takeover where its "
+            "workers run"
+        )
+        return
+    mine = read_parts(candidate.db, queue)
+    theirs = read_parts(root, queue) if root is not None else mine
+    for name in sorted({*mine, *theirs}):
+        if name not in mine or name not in theirs:
+            here, there = (new.name, old) if name in mine else (old and old.name, new)
+            lacking = there.name if there is not None else ""
+            yield (
+                f'part "{name}" is merged into "{here}" and not into "{lacking}": create-leaf it '
+                f"there with --merge={queue}, or drop-node it"
+            )
+            continue
+        part = mine[name]
+        if part.paused:
+            yield f'the worker of part "{name}" on "{new.name}" is paused: run resume with its ini'
+        if not part.told:
+            yield (
+                f'up to which tick "{new.name}" has part "{name}" is not known yet: wait until the '
+                f'combined queue has brought a batch of it (see that its worker on "'
+                f'{old.name if old is not None else "the root"}" runs)'
+            )
+        differ = set(part.tables) ^ set(theirs[name].tables)
+        if differ:
+            yield (
+                f'part "{name}" brings other tables to "{new.name}" than to the old root '
+                f"({', '.join(sorted(differ))}): add-table or remove-table them with its ini"
+            )
+    for where, db in places:
+        if db.value(query("quarantine", "readable")):
+            for name in sorted(mine):
+                if count := db.value(query("takeover", "quarantined"), [name]):
+                    yield (
+                        f'{count} event(s) of part "{name}" are in quarantine on "{where}": '
+                        "quarantine replay them first, with its ini"
+                    )
+        for table, unready in sorted(unready_parts(db, queue).items()):
+            yield (
+                f'first copies of table "{table}" are not done on "{where}" (parts '
+                f"{', '.join(unready)}): wait for them (wait-sync with their ini)"
+            )
 
 
 def _copies(candidate: Candidate) -> Iterator[str]:

@@ -36,6 +36,7 @@ from vedur.node.epoch import add_reigns, keeps_epochs
 from vedur.node.fresh_tick import fresh_tick
 from vedur.node.info import get_node_info, get_subscriber_info
 from vedur.node.move_lock import try_lock_move, unlock_move
+from vedur.node.part import read_parts
 from vedur.node.plan import (
     TAKEOVER_EPOCH,
     TAKEOVER_TICK,
@@ -286,6 +287,7 @@ class _Live:
         found = get_tick(self.db, self.queue, tick.id, self.new.name)
         if found is not None and not found.same_elsewhere(tick):
             raise StateError(f"{self._other_tick(tick.id)}; nothing is changed")
+        self._require_parts_known()
 
     def _other_tick(self, tick: int) -> str:
         return (
@@ -293,6 +295,21 @@ class _Live:
             f'"{self.old.name}": one of them was restored from a backup, and what "{self.old.name}"'
             f' has written since is not on "{self.new.name}": run "rejoin" on "{self.new.name}"'
         )
+
+    def _require_parts_known(self) -> None:
+        """Raise where the new node claims to have more of a part than the old root: it was made a
+        part a moment ago, and the combined queue has yet to tell of it."""
+        if not self.old.parts and not self.new.parts:
+            return
+        mine = read_parts(self.db, self.queue)
+        theirs = read_parts(self.root, self.queue)
+        for name, part in mine.items():
+            if name not in theirs or part.tick > theirs[name].tick:
+                raise StateError(
+                    f'part "{name}" stands at tick {part.tick} on "{self.new.name}", and '
+                    f'"{self.old.name}" is behind that: see that its worker on "{self.old.name}" '
+                    "runs, and run it again; nothing is changed"
+                )
 
     def _position(self) -> int:
         return read_position(self.db, self.queue, self.new.worker) or 0
@@ -404,6 +421,7 @@ class _Live:
                 raise StateError(self._other_tick(note.tick or 0))
             require_tables(self._candidate())
             take_sequences(self.db, self.queue, values)
+            self._require_parts()
             args = (self.queue, note.epoch, "takeover", note.tick)
             command(self.db, "vedur.promote", *args, node=self.view.prefix(self.new.name))
             subscribe_at(self.db, self.queue, self.view, self.old, note.tick or 0)
@@ -411,6 +429,22 @@ class _Live:
         if self._closed_at is not None:
             window = self.clock.monotonic() - self._closed_at
             log.info("Writers were refused for %.2f s", window)
+
+    def _require_parts(self) -> None:
+        """Raise unless the new root has every part up to the tick that the old one has, which takes
+        nothing of a part since it is closed: from there the new one goes on."""
+        if not self.old.parts and not self.new.parts:
+            return
+        here, there = read_parts(self.db, self.queue), read_parts(self.root, self.queue)
+        for name in sorted({*here, *there}):
+            mine, theirs = here.get(name), there.get(name)
+            if mine is None or theirs is None or mine.tick != theirs.tick:
+                at = [f"at tick {part.tick}" if part else "nowhere" for part in (mine, theirs)]
+                raise StateError(
+                    f'part "{name}" stands {at[0]} on "{self.new.name}" and {at[1]} on '
+                    f'"{self.old.name}": run it again when its workers on both nodes have gone on'
+                )
+        reach("takeover.parts_level")
 
     def _undo(self, error: BaseException) -> None:
         """Open the old root again unless the new one is promoted, and let the hook undo what it

@@ -53,7 +53,8 @@ where n.nspname || '.' || c.relname = any (%s)
   and c.relkind in ('r', 'p', 'f', 'v', 'm', 'S', 'i', 'I', 'c')
 
 -- name: feeding
--- Tables of other sets, or of other names, that bring rows into a local table; the root's own are not brought.
+-- Tables of other sets, or of other names, that bring rows into a local table; the root's own are not brought, and a part that
+-- waits behind a combined queue brings none.
 select t.queue_name,
        t.table_name,
        t.merge_state,
@@ -61,8 +62,10 @@ select t.queue_name,
        n.node_type
 from londiste.table_info t
      join pgq_node.node_info n on n.queue_name = t.queue_name
+     left join pgq_node.node_info c on c.queue_name = n.combined_queue
 where t.local
   and n.node_type <> 'root'
+  and c.node_type is distinct from 'branch'
   and coalesce(t.dest_table, t.table_name) = %s
   and (t.queue_name, t.table_name) <> (%s, %s)
 order by t.queue_name, t.table_name
@@ -450,7 +453,7 @@ create index on pg_temp.vedur_condition ((1)) where ({condition}
 -- name: sharing
 -- Tables of sets, in any queue, whose rows come together in a local table (quoted), or in it and its partitions.
 -- By catalogs and not by casts: a schema may be closed to this role. A root's tables are where its rows come from:
--- nothing feeds them.
+-- nothing feeds them. A part that waits behind a combined queue brings no rows.
 with here as (
     select c.oid
     from (select pg_catalog.parse_ident(%(dest)s) as part) w
@@ -470,7 +473,9 @@ join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 join londiste.table_info i
     on coalesce(i.dest_table, i.table_name) = n.nspname || '.' || c.relname
 join pgq_node.node_info o on o.queue_name = i.queue_name and o.node_type <> 'root'
+left join pgq_node.node_info b on b.queue_name = o.combined_queue
 where i.local
+  and b.node_type is distinct from 'branch'
 order by i.table_name
 
 -- name: partitions

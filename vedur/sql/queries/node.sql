@@ -41,7 +41,8 @@ select * from pgq_node.set_consumer_completed(%(queue)s, %(consumer)s, %(tick)s)
 
 -- name: forget_position
 -- A node of this database has ended, or begins.
-delete from vedur.position where queue_name = %s
+with waited as (delete from vedur.part_wait where queue_name = %(queue)s)
+delete from vedur.position where queue_name = %(queue)s
 
 -- name: forget_rejoin
 -- The same for tables that it had in hand.

@@ -15,6 +15,7 @@ from typing import Generic
 
 from vedur import db as vdb
 from vedur.catalog import TableInfo, get_table_list
+from vedur.catalog.copy_source import unready_parts
 from vedur.catalog.quarantine import available, forget_stuck_event
 from vedur.catalog.tables import (
     change_table_state,
@@ -97,6 +98,7 @@ class SnapshotLoad(Generic[PlanT]):
         self._by_tick = False  # the provider is a branch, whose snapshots are ticks
         self._quarantined: set[str] = set()  # tables of which the provider has events in quarantine
         self._type = NodeType.ROOT  # of the node that is copied from
+        self._unready_parts: dict[str, list[str]] = {}  # by table, where it is a combined root
 
     def __enter__(self) -> SnapshotLoad[PlanT]:
         return self
@@ -160,6 +162,8 @@ class SnapshotLoad(Generic[PlanT]):
         self._sources = get_table_list(provider, queue).by_name
         info = get_node_info(provider, queue)
         self._type = info.node_type if info is not None else NodeType.ROOT
+        if info is not None and info.is_root and info.target_for:
+            self._unready_parts = unready_parts(provider, queue)
         if self._type is NodeType.BRANCH and available(provider):
             self._quarantined = QuarantinedRows.read(provider, queue).all_tables()
         return ProviderSnapshot(provider, row.exported, visible)
@@ -355,6 +359,11 @@ class SnapshotLoad(Generic[PlanT]):
         where = self.source
         if source is None or not source.ready:
             raise StateError(f'table "{job.name}" is not ready on {where}, its copy waits')
+        if parts := self._unready_parts.get(job.name):
+            raise StateError(
+                f'table "{job.name}" is not ready on {where}, its copy waits: of part(s) '
+                f"{', '.join(parts)} the first copy there is not done"
+            )
         part = missing_part(source, job.table.mapping) if self._type is NodeType.BRANCH else ""
         if part:
             raise StateError(

@@ -1,8 +1,8 @@
 """What a worker does in a round, by the place of its node in the cascade.
 
-`role.py` is the contract with the loop. What a batch needs for a role (a branch's queue) is given
-to its runner by `WorkerProcess._make_runner` in `ops/processes/worker.py`. CONTRIBUTING.md says how
-a role is added.
+`role.py` is the contract with the loop. What a batch needs for a role (a branch's queue, a combined
+queue) is given to its runner by `WorkerProcess._make_runner` in `ops/processes/worker.py`.
+CONTRIBUTING.md says how a role is added.
 """
 
 from __future__ import annotations
@@ -11,17 +11,24 @@ from vedur.errors import StateError
 from vedur.node import NodeType, WorkerState
 from vedur.worker.roles.branch import BranchRole
 from vedur.worker.roles.leaf import LeafRole
+from vedur.worker.roles.part import PartRole, WaitingPartRole
 from vedur.worker.roles.role import Role
 from vedur.worker.roles.root import RootRole
 
 __all__ = ["Role", "choose_role"]
 
-#: Applied without being written to the combined queue, changes would be lost to every node below.
-_NO_MERGE = (
-    "this node is merged into a combined queue, and Vedur does not write to such a queue yet: "
-    "nothing is applied. Keep Londiste's own worker on it, or drop-node it and create a leaf "
-    "without --merge"
+_NOT_COMBINED = (
+    'this node is merged into queue "{queue}", which has no root or branch in this database: '
+    "nothing is applied; create that node here (create-root or create-branch with the ini of the "
+    "combined queue), or drop-node this one and create a leaf without --merge"
 )
+
+
+#: The role of a part, by what its node of the combined queue is.
+_PARTS: dict[str | None, type[Role]] = {
+    NodeType.ROOT.value: PartRole,
+    NodeType.BRANCH.value: WaitingPartRole,
+}
 
 
 def choose_role(state: WorkerState) -> type[Role]:
@@ -29,7 +36,9 @@ def choose_role(state: WorkerState) -> type[Role]:
     if state.node_type is NodeType.ROOT:
         return RootRole
     if state.combined_queue is not None:
-        raise StateError(_NO_MERGE)
+        if state.combined_type not in _PARTS:
+            raise StateError(_NOT_COMBINED.format(queue=state.combined_queue))
+        return _PARTS[state.combined_type]
     if state.node_type is NodeType.BRANCH:
         return BranchRole
     return LeafRole

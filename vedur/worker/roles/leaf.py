@@ -58,7 +58,7 @@ class LeafRole(Role):
     def do_round(self, target: Database, state: WorkerState) -> bool:
         """Let first copies go on, then apply one batch."""
         worker, queue = self.worker, self.worker.queue
-        passes_on = state.node_type is NodeType.BRANCH
+        passes_on = state.node_type is NodeType.BRANCH or state.combined_queue is not None
         if worker.on_alive is not None:  # a start that cannot work fails before Spark is waited for
             require_handlers(get_table_list(target, queue), passes_on=passes_on)
         provider = self._open_provider(state)

@@ -6,7 +6,7 @@ revoke all on function
     vedur.shown_tick(text), vedur.mark_tick_copy(text, text),
     vedur.note_published_parts(text, bigint, text[], text[]), vedur.get_published_parts(text, bigint, bigint),
     vedur.lock_branch(text), vedur.check_new_ticks(integer, bigint[], timestamptz[], bigint[]),
-    vedur.raw_stage(integer, integer), vedur.burn_numbers(regclass, integer),
+    vedur.raw_stage(text, integer), vedur.raw_stage_key(text), vedur.burn_numbers(regclass, integer),
     vedur.tick_borders(bigint[], text[]), vedur.snapshots_of_branch(txid_snapshot, txid_snapshot, bigint[])
 from public;
 
@@ -24,9 +24,8 @@ begin
             'grant execute on function'
             ' vedur.publish(text, integer, bigint[], bigint, bigint[], timestamptz[], bigint[], text[], bigint),'
             ' vedur.create_raw_stage(text, integer), vedur.drop_raw_stages(text), vedur.copies_by_snapshot(text),'
-            ' vedur.note_published_parts(text, bigint, text[], text[]) to %I',
             ' vedur.follow_settings(text, integer, interval, interval, interval),'
-            ' vedur.create_raw_stage(text, integer), vedur.drop_raw_stages(text), vedur.copies_by_snapshot(text) to %I',
+            ' vedur.note_published_parts(text, bigint, text[], text[]) to %I',
             _role);
     end loop;
 end;

@@ -5,33 +5,32 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 -- ----------------------------------------------------------------------
--- Makes the table where the events of a slot stand as the provider has them, until vedur.publish passes them on. Unlogged: what
--- a crash empties is staged again, and vedur.publish counts. Every attempt of a task writes under a slice number of its own.
+-- Makes the table where the events of a slot stand as the provider has them, until vedur.publish or vedur.publish_part passes them on. Unlogged: what
+-- a crash empties is staged again, and both count. Every attempt of a task writes under a slice number of its own.
 -- Empty it with TRUNCATE between batches. Beside that, rows are removed and changed where a branch publishes a part of a table, in
 -- the transaction that publishes.
 --
 -- Parameters:
---     i_queue_name    queue of a branch
+--     i_queue_name    queue of a branch, or of a leaf that is merged into a combined queue
 --     i_slot          slot, 0 to 99
 -- Returns: name of the table, quoted; columns slice, ev_id, ev_time, ev_txid, ev_type, ev_data, ev_extra1 .. ev_extra4
--- Writes: creates vedur_work.raw_<queue_id>_<slot>, if it is missing
+-- Writes: creates vedur_work.raw_<key>_<slot> (vedur.raw_stage_key), if it is missing
 -- Raises: undefined_object for an unknown queue; invalid_parameter_value for another slot; insufficient_privilege if somebody
 --     else has made a relation of that name
 -- ----------------------------------------------------------------------
 declare
-    _queue_id integer;
+    _key text := vedur.raw_stage_key(i_queue_name);
     _name text;
     _role text;
 begin
-    select queue_id into _queue_id from pgq.queue where queue_name = i_queue_name;
-    if not found then
+    if _key is null then
         raise exception 'queue "%" does not exist', i_queue_name using errcode = 'undefined_object';
     end if;
     if i_slot is null or i_slot not between 0 and 99 then
         raise exception 'there is no slot %', i_slot using errcode = 'invalid_parameter_value';
     end if;
-    _name := format('vedur_work.raw_%s_%s', _queue_id, i_slot);
-    if vedur.raw_stage(_queue_id, i_slot) is not null then
+    _name := format('vedur_work.raw_%s_%s', _key, i_slot);
+    if vedur.raw_stage(_key, i_slot) is not null then
         return _name;
     end if;
     execute format(

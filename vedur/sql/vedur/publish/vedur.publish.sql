@@ -52,7 +52,7 @@ as $$
 declare
     _queue_id integer := vedur.lock_branch(i_queue_name);
     _newest txid_snapshot := vedur.check_new_ticks(_queue_id, i_tick_ids, i_tick_times, i_tick_event_seqs);
-    _stage regclass := vedur.raw_stage(_queue_id, i_slot);
+    _stage regclass := vedur.raw_stage(_queue_id::text, i_slot);
     _queue pgq.queue%rowtype;
     _count integer := cardinality(i_tick_ids);
     _borders record;

@@ -1,4 +1,4 @@
-create or replace function vedur.raw_stage(i_queue_id integer, i_slot integer)
+create or replace function vedur.raw_stage(i_key text, i_slot integer)
 returns regclass
 language plpgsql
 stable
@@ -9,7 +9,7 @@ as $$
 -- table any of that, so the owner is looked at.
 --
 -- Parameters:
---     i_queue_id      pgq.queue.queue_id
+--     i_key           whose, see vedur.raw_stage_key
 --     i_slot          slot
 -- Returns: the table; null if there is none
 -- Writes: nothing
@@ -21,7 +21,7 @@ begin
     select c.oid::regclass as name, c.relowner, c.relkind into _found
     from pg_class c
     where c.relnamespace = 'vedur_work'::regnamespace
-        and c.relname = 'raw_' || i_queue_id || '_' || i_slot;
+        and c.relname = 'raw_' || i_key || '_' || i_slot;
     if not found then
         return null;
     end if;

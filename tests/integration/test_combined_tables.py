@@ -1,0 +1,153 @@
+"""Tables of combined queues: first copies below the combined root, and what commands refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.labs.combined import COMBINED, TABLE, Combined, write
+from tests.labs.pair import call
+from vedur.errors import StateError
+from vedur.node.info import NodeType, get_node_info
+from vedur.ops.add_table import AddTable, add_table
+from vedur.ops.change_handler import ChangeHandler, change_handler
+from vedur.ops.compare import CompareOptions, compare
+from vedur.ops.drop_node import drop_node
+from vedur.ops.move_position import MoveTo, move_position
+from vedur.ops.rejoin.run import RejoinOptions, rejoin
+from vedur.ops.resync import resync
+
+MakeCombined = Callable[..., Combined]
+
+pytestmark = pytest.mark.usefixtures("without_spark")
+
+
+def state(lab: Combined, queue: str, place: str, table: str = "public.t") -> str | None:
+    text = "select merge_state from londiste.get_table_list(%s) where table_name = %s and local"
+    return lab.dbs[place].value(text, [queue, table])  # type: ignore[no-any-return]
+
+
+def add(lab: Combined, queue: str, place: str, **options: object) -> None:
+    with lab[queue, place].session() as session:
+        add_table(session, AddTable(**{"tables": ["t"], **options}))  # type: ignore[arg-type]
+
+
+def filled(make_combined: MakeCombined, parts: int = 1) -> Combined:
+    """Parts whose table t has rows, a combined root, and a branch and a leaf below it; the table is
+    everywhere, in the sets of the parts alone."""
+    lab = make_combined(parts=parts)
+    lab.add(COMBINED, "c2", NodeType.BRANCH, "c1")
+    lab.add(COMBINED, "d1", NodeType.LEAF, "c2")
+    for db in lab.dbs.values():
+        db.execute(TABLE)
+    for at, part in enumerate(lab.parts):
+        call(lab.dbs[part], "londiste.local_add_table", part, "t")
+        write(lab, part, range(1000 * (at + 1), 1000 * (at + 1) + 50))
+    for part in lab.parts:
+        lab.tick(part)
+        lab.work(part, "c1")
+    return lab
+
+
+def test_first_copies_go_down_from_the_parts_to_the_last_leaf(make_combined: MakeCombined) -> None:
+    """A node below copies when the combined root has the table of all parts: what their copies
+    bring is in no queue."""
+    lab = filled(make_combined)
+    lab.merge("c2")
+    add(lab, "p1", "c1")
+    assert state(lab, COMBINED, "c1") == "ok"  # it is the root's
+    lab.tick(COMBINED)
+    for place in ("c2", "d1"):
+        lab.work(COMBINED, place)
+    add(lab, COMBINED, "c2")
+    add(lab, COMBINED, "d1")
+    for _ in range(3):
+        lab.tick(COMBINED)
+        lab[COMBINED, "c2"].worker.work()
+    assert state(lab, COMBINED, "c2") != "ok"
+    assert lab.rows("c2") == []  # it would have copied an empty table
+    write(lab, "p1", range(2000, 2010))
+    done = lambda: state(lab, COMBINED, "d1") == state(lab, COMBINED, "c2") == "ok"  # noqa: E731
+    lab.work_until(done)
+    write(lab, "p1", range(3000, 3010))
+    lab.flow("c2", "d1")
+    assert lab.require_union("c1", "c2", "d1")
+    with lab[COMBINED, "d1"].session() as session:
+        assert session.require_node().node_type is NodeType.LEAF
+
+
+def test_a_table_of_a_waiting_part_is_copied_by_the_combined_queue(
+    make_combined: MakeCombined,
+) -> None:
+    """The same command as for a combined root, on the part of a branch."""
+    lab = filled(make_combined)
+    lab.merge("c2")
+    add(lab, "p1", "c1")
+    lab.work_until(lambda: state(lab, "p1", "c1") == "ok")
+    lab.flow("c2")
+    add(lab, "p1", "c2")
+    assert state(lab, "p1", "c2") == "ok"
+    assert state(lab, COMBINED, "c2") is None
+    lab.work_until(lambda: state(lab, COMBINED, "c2") == "ok")
+    lab.flow("c2")
+    assert lab.require_union("c1", "c2")
+
+
+def test_a_copy_that_nodes_below_would_miss_is_refused(make_combined: MakeCombined) -> None:
+    lab = filled(make_combined, parts=2)
+    add(lab, "p1", "c1", no_merge=True)
+    lab.work_until(lambda: state(lab, "p1", "c1") == "ok")
+    lab.flow("c2")
+    add(lab, COMBINED, "c2")
+    refused = pytest.raises(StateError, match=r'node "c2" of combined queue "all" has public\.t')
+    with lab["p1", "c1"].session() as session, refused:
+        resync(session, ["t"])
+    assert state(lab, "p1", "c1") == "ok"
+
+
+def test_commands_about_rows_are_not_for_a_waiting_part(make_combined: MakeCombined) -> None:
+    lab = make_combined(parts=1)
+    lab.add(COMBINED, "c2", NodeType.BRANCH, "c1")
+    lab.merge("c2")
+    lab.table()
+    with lab["p1", "c2"].session() as waiting:
+        for act in (
+            lambda: resync(waiting, ["t"]),
+            lambda: compare(waiting, CompareOptions(tables=("t",))),
+        ):
+            with pytest.raises(StateError, match='rows come through combined queue "all"'):
+                act()
+    for place in ("c1", "c2"):
+        with lab["p1", place].session() as part:
+            with pytest.raises(StateError, match="merged into combined queue"):
+                move_position(part, MoveTo(rewind=True), lambda text: True)
+            with pytest.raises(StateError, match="merged into combined queue"):
+                rejoin(part, RejoinOptions())
+            with pytest.raises(StateError, match="all changes of a table go on there"):
+                change_handler(part, ChangeHandler(table="t", handler="nop"))
+            with pytest.raises(StateError, match="all changes of a table go on there"):
+                add_table(part, AddTable(tables=["x"], copy_condition="id > 1"))
+    with lab[COMBINED, "c2"].session() as session:
+        with pytest.raises(StateError, match="while parts are merged into it"):
+            rejoin(session, RejoinOptions())
+        with pytest.raises(StateError, match=r'parts are merged into "c2" \(p1\)'):
+            drop_node(session, "c2")
+    assert get_node_info(lab.dbs["c2"], COMBINED) is not None
+    with lab["p1", "c2"].session() as session:
+        drop_node(session, "c2")
+    with lab[COMBINED, "c2"].session() as session:
+        drop_node(session, "c2")
+    assert get_node_info(lab.dbs["c2"], COMBINED) is None
+
+
+def test_a_condition_on_a_part_stops_its_worker(make_combined: MakeCombined) -> None:
+    """Another program can have written it; changes that do not fulfil it would go on."""
+    lab = make_combined(parts=1)
+    lab.table()
+    lab.dbs["c1"].execute(
+        "update londiste.table_info set table_attrs = 'copy_condition=id+%%3E+1'"
+        " where queue_name = 'p1'"
+    )
+    with pytest.raises(StateError, match=r'this node has only some rows of table "public\.t"'):
+        lab.work("p1", "c1")
