@@ -70,6 +70,8 @@ POINTS: dict[str, tuple[str, ...]] = {
     "tick": ("set",),
     # worker/roles/branch.py, worker/branch_queue.py: what a branch does beyond a leaf
     "branch": ("published", "reported", "synced", "reopened"),
+    # ops/processes/many.py: a process of several queues; all pidfiles, all threads, one has ended
+    "queues": ("claimed", "begun", "left"),
     # worker/roles/root.py
     "root": ("watermark", "sequences"),
     # worker/roles/reign.py: a root that was replaced, or made by another program

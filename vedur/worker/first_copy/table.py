@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Generic
 
@@ -51,6 +50,7 @@ from vedur.tables.indexes import (
     parse_script,
     read_ddl,
 )
+from vedur.threads import Pool
 from vedur.worker.first_copy.columns import accept_columns, let_worker_pass
 from vedur.worker.first_copy.context import (
     CopySetup,
@@ -439,7 +439,7 @@ class SnapshotLoad(Generic[PlanT]):
         ddl = parse_script(self.setup.table(target, job.name).dropped_ddl) or TableDdl(())
         first, then = build_jobs(ddl)
         if first:
-            with ThreadPoolExecutor(min(len(first), self.setup.build_connections)) as pool:
+            with Pool(min(len(first), self.setup.build_connections)) as pool:
                 list(pool.map(self._build, first))
         relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
         target.execute(f"analyze {job.dest.quoted}")
