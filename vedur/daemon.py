@@ -179,9 +179,9 @@ class Detached:
 
     _fd: int
 
-    def ready(self) -> None:
-        """Report that the start worked: the process in front ends with 0."""
-        self._tell("0 ")
+    def ready(self, note: str = "") -> None:
+        """Report that the start worked: the process in front prints `note` and ends with 0."""
+        self._tell(f"0 {mask(note)}")
 
     def failed(self, message: str, exit_code: int = 1) -> None:
         """Report that the start failed: the process in front prints `message` and ends with
@@ -245,13 +245,16 @@ class Signals:
     """Wishes of the operator: `stop` after the current work, `reload` before the next.
 
     SIGINT asks to stop (twice within a second: at once), SIGTERM ends at once after `on_exit`,
-    SIGHUP asks for a reload. `wake` is set by each of them, for a loop to wait on.
+    SIGHUP asks for a reload. `wake` is set by each of them, for a loop to wait on. A worker beside
+    others in one process gets no signals: it is asked, and `at_once` tells it that what it does is
+    being cancelled.
     """
 
     clock: Clock = SYSTEM
     on_exit: Callable[[], None] | None = None
     stop: threading.Event = field(default_factory=threading.Event)
     wake: threading.Event = field(default_factory=threading.Event)
+    at_once: bool = False
     _reload: bool = False
     _last_stop: float | None = None
 
@@ -260,6 +263,24 @@ class Signals:
         signal.signal(signal.SIGINT, self._on_stop)
         signal.signal(signal.SIGTERM, self._on_exit)
         signal.signal(signal.SIGHUP, self._on_reload)
+
+    def ask_stop(self, *, at_once: bool = False) -> None:
+        """Ask for an end, as SIGINT does."""
+        self.at_once = self.at_once or at_once
+        self.stop.set()
+        self.wake.set()
+
+    def ask_reload(self) -> None:
+        """Ask for a reload, as SIGHUP does."""
+        self._reload = True
+        self.wake.set()
+
+    def leave(self) -> NoReturn:
+        """End the process now, as SIGTERM does."""
+        if self.on_exit:
+            self.on_exit()
+        logging.shutdown()
+        os._exit(1)
 
     def take_reload(self) -> bool:
         """Return True once after each SIGHUP."""
@@ -276,25 +297,17 @@ class Signals:
         now = self.clock.monotonic()
         if self._last_stop is not None and now - self._last_stop < _DOUBLE_SECONDS:
             _log.warning("Double ^C, fast exit")
-            self._leave()
+            self.leave()
         self._last_stop = now
         _log.info("Got SIGINT, shutting down")
-        self.stop.set()
-        self.wake.set()
+        self.ask_stop()
 
     def _on_exit(self, _number: int, _frame: FrameType | None) -> None:
         _log.info("Got SIGTERM, fast exit")
-        self._leave()
+        self.leave()
 
     def _on_reload(self, _number: int, _frame: FrameType | None) -> None:
-        self._reload = True
-        self.wake.set()
-
-    def _leave(self) -> NoReturn:
-        if self.on_exit:
-            self.on_exit()
-        logging.shutdown()
-        os._exit(1)
+        self.ask_reload()
 
 
 def tell_systemd() -> None:

@@ -77,6 +77,8 @@ POINTS: dict[str, tuple[str, ...]] = {
     "branch": ("published", "noted", "reported", "synced", "reopened"),
     # worker/combined_queue.py, worker/roles/part.py: what a part of a combined queue does
     "combined": ("published", "handled", "moved", "joined"),
+    # ops/processes/many.py: a process of several queues; all pidfiles, all threads, one has ended
+    "queues": ("claimed", "begun", "left"),
     # worker/roles/root.py
     "root": ("watermark", "sequences"),
     # worker/roles/reign.py: a root that was replaced, or made by another program

@@ -21,10 +21,13 @@ import os
 import re
 import shutil
 import sys
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+from vedur.threads import current_job
 
 TRACE = 5
 logging.addLevelName(TRACE, "TRACE")
@@ -106,11 +109,13 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 class LineFormatter(logging.Formatter):
-    """One record, one masked line; a traceback follows only when asked for."""
+    """One record, one masked line; a traceback follows only when asked for. A line of a job has
+    its name where jobs are `mixed`."""
 
-    def __init__(self, style: str, *, traceback: bool) -> None:
+    def __init__(self, style: str, *, traceback: bool, mixed: bool = False) -> None:
         super().__init__("%(asctime)s %(process)s %(levelname)s %(message)s")
         self.pgqd = style == "pgqd"
+        self.mixed = mixed
         self.traceback = traceback
         self.default_msec_format = "%s.%03d" if self.pgqd else "%s,%03d"
 
@@ -121,6 +126,8 @@ class LineFormatter(logging.Formatter):
             copy.levelname = level
         if not self.traceback:
             copy.exc_info = copy.stack_info = None
+        if self.mixed and hasattr(record, "job"):
+            copy.msg, copy.args = f"[{record.job}] {record.getMessage()}", None
         return mask(super().format(copy))
 
 
@@ -181,6 +188,77 @@ def setup_logging(options: LogOptions) -> None:
         handler.vedur = True  # type: ignore[attr-defined]
         root.addHandler(handler)
     logging.getLogger("vedur").setLevel(_LEVELS[max(-1, min(2, options.verbosity))])
+
+
+class _JobRouter(logging.Handler):
+    """Gives each line to the handlers of the job that its thread works for, and a line of no job to
+    those of all. The console has the lines of all jobs."""
+
+    def __init__(self, console: logging.Handler | None) -> None:
+        super().__init__()
+        self.console = console
+        self._jobs: dict[str, list[logging.Handler]] = {}
+        self._changing = threading.RLock()  # a signal may come while its thread writes a line
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Pass a record on."""
+        job = current_job()
+        if job:
+            record.job = job
+        with self._changing:
+            own = self._jobs.get(job)
+            told = [each for handlers in self._jobs.values() for each in handlers]
+            for handler in own if own is not None else told:
+                handler.handle(record)
+        if self.console is not None:
+            self.console.handle(record)
+
+    def direct(self, job: str, handlers: list[logging.Handler]) -> None:
+        """Send the lines of a job to other handlers than before; to none where it has ended."""
+        with self._changing:
+            old = self._jobs.pop(job, [])
+            if handlers:
+                self._jobs[job] = handlers
+            for handler in old:
+                handler.close()
+
+    def close(self) -> None:
+        """Close the handlers of all jobs."""
+        for job in list(self._jobs):
+            self.direct(job, [])
+        super().close()
+
+
+def setup_job_logging(verbosity: int, *, console: bool, log_format: str = "text") -> None:
+    """Prepare logging of a process with several jobs; `direct_job` says where a job's lines go.
+
+    The console is written to through a handle of its own: while Java starts, the process' standard
+    output and error lead to Java's log (`vedur/pipeline/spark/session.py`), and other jobs go on.
+    """
+    options = LogOptions(verbosity=verbosity, console=False)
+    setup_logging(options)
+    shown: logging.Handler | None = None
+    if console:
+        copy = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace")
+        shown = logging.StreamHandler(copy)
+        shown.setFormatter(
+            JsonFormatter(traceback=verbosity > 0)
+            if log_format == "json"
+            else LineFormatter("londiste", traceback=verbosity > 0, mixed=True)
+        )
+    router = _JobRouter(shown)
+    router.vedur = True  # type: ignore[attr-defined]
+    logging.getLogger().addHandler(router)
+
+
+def direct_job(job: str, options: LogOptions | None) -> None:
+    """Send the lines of a job where `options` say; None: the job has ended.
+
+    Raises OSError when the log file cannot be opened.
+    """
+    for router in logging.getLogger().handlers:
+        if isinstance(router, _JobRouter):
+            router.direct(job, _handlers(options) if options is not None else [])
 
 
 def _handlers(options: LogOptions) -> list[logging.Handler]:
@@ -254,6 +332,10 @@ def _skylog_handlers(path: str) -> list[logging.Handler]:
     return handlers
 
 
+#: Workers in one process have one such file.
+_trimming = threading.Lock()
+
+
 def spark_log(logfile: str) -> str:
     """Return the file for output of Spark and Java: beside the log file, '' where there is none."""
     return f"{logfile}.spark" if logfile else ""
@@ -265,7 +347,7 @@ def trim_log(path: str, size: int, count: int) -> None:
     Java holds it open and appends, so it cannot be renamed; a line that is written between the
     two steps is lost. Never raises: logging is no reason to stop.
     """
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError), _trimming:
         if not path or not size or Path(path).stat().st_size <= size:
             return
         for number in range(count - 1, 0, -1):

@@ -23,7 +23,7 @@ UseHandlers = Callable[..., registry.Registry]
 @pytest.fixture
 def use_handlers(tmp_path: Path) -> Iterator[UseHandlers]:
     """use_handlers(rules=None, **settings): the handlers of such an ini, until the test ends."""
-    before = list(registry._current)
+    before = dict(registry._current)
 
     def use(rules: dict[str, Any] | None = None, **settings: Any) -> registry.Registry:
         if rules is not None:
@@ -33,7 +33,8 @@ def use_handlers(tmp_path: Path) -> Iterator[UseHandlers]:
         return registry.load_handlers(LondisteSettings(db="", queue_name=QUEUE, **settings))
 
     yield use
-    registry._current[:] = before
+    registry._current.clear()
+    registry._current.update(before)
 
 
 def set_handler(db: Database, table: str, handler: str | None) -> None:

@@ -12,19 +12,23 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.wait import until
 from vedur.db.contract import literal
 from vedur.log import (
     TRACE,
     LogOptions,
+    direct_job,
     drop_console,
     holds_password,
     mask,
     mask_connstr,
     send_to_file,
+    setup_job_logging,
     setup_logging,
     spark_log,
     trim_log,
 )
+from vedur.threads import Thread, working_for
 
 log = logging.getLogger("vedur.test")
 
@@ -271,3 +275,47 @@ def test_other_peoples_loggers_have_a_file_of_their_own(tmp_path: Path, capsys) 
     assert place.read_text().count("Java says password=***") == 1
     assert "Java says" not in (tmp_path / "w.log").read_text() + capsys.readouterr().err
     send_to_file(("some.library",), "")
+
+
+# -- several jobs -------------------------------------------------------------------------------
+
+
+def test_each_job_has_its_own_log(tmp_path, capfd) -> None:
+    setup_job_logging(0, console=True)
+    for job, form in (("a", "text"), ("b", "json")):
+        direct_job(job, LogOptions(logfile=str(tmp_path / job), log_format=form, console=False))
+    with working_for("a"):
+        log.info("of a, password=%s", "secret")
+        Thread(target=log.info, args=("of a thread of a",)).start()
+    with working_for("b"):
+        log.info("of b")
+    assert until(lambda: "thread of a" in (tmp_path / "a").read_text())
+    log.info("of nobody")
+    direct_job("a", None)
+    with working_for("b"):
+        log.info("alone")
+    first = [line.partition("INFO ")[2] for line in (tmp_path / "a").read_text().splitlines()]
+    assert first == ["of a, password=***", "of a thread of a", "of nobody"]
+    lines = [json.loads(line) for line in (tmp_path / "b").read_text().splitlines()]
+    assert [line["message"] for line in lines] == ["of b", "of nobody", "alone"]
+    assert [line.get("job") for line in lines] == ["b", None, "b"]
+    shown = [line.partition("INFO ")[2] for line in capfd.readouterr().err.splitlines()]
+    assert shown == [
+        "[a] of a, password=***", "[a] of a thread of a", "[b] of b", "of nobody", "[b] alone"
+    ]  # fmt: skip
+    setup_logging(LogOptions())
+
+
+def test_a_job_is_sent_elsewhere(tmp_path) -> None:
+    setup_job_logging(0, console=False)
+    for path in ("old", "new"):
+        direct_job("a", LogOptions(logfile=str(tmp_path / path), console=False))
+        with working_for("a"):
+            log.info("to %s", path)
+    with pytest.raises(OSError):
+        direct_job("a", LogOptions(logfile=str(tmp_path / "no" / "x"), console=False))
+    with working_for("a"):
+        log.info("still there")
+    assert "to old" in (tmp_path / "old").read_text()
+    assert "still there" in (tmp_path / "new").read_text()
+    setup_logging(LogOptions())

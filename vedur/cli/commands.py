@@ -730,13 +730,19 @@ COMMANDS: tuple[Command, ...] = (
         "show:status",
         _INFO,
         details="Tables: in sync / being copied / in the set but not on the node. An error that "
-        "stops a worker is shown on a line of its own.",
+        "stops a worker is shown on a line of its own. With several INIs --json prints a list. A "
+        "queue that cannot be asked does not keep the others back, and gives the exit code.",
         options=(
             option("--dead", help="do not ask this node (repeatable)", metavar="NODE", repeat=True),
             option("--compact", help="one line per node"),
             _JSON,
         ),
-        examples=(("src.ini status", "the whole set"), ("src.ini status --json", "for programs")),
+        examples=(
+            ("src.ini status", "the whole set"),
+            ("src.ini status --json", "for programs"),
+            ("a.ini b.ini status", "two queues, one after the other; a directory does, too"),
+        ),
+        run_many="show:status_of_all",
     ),
     Command(
         "errors",
@@ -1012,6 +1018,11 @@ COMMANDS: tuple[Command, ...] = (
         _RUN,
         details="With -d in the background: returns when the worker is ready. -s stops it after "
         "the current batch, -r makes it read INI again.\n\n"
+        "Several INIs, or a directory of them, are served by one process with one Java: a queue "
+        "that is slow or broken does not hold the others, and is tried again. [spark] and "
+        "max_connections_per_node must be the same in all, pidfile and logfile must not. Anything "
+        "wrong with one INI refuses the start of all. -r, -s and -k are for the queues of the INIs "
+        "that they are given.\n\n"
         "--rewind, --reset and --set-tick move the position of the node and end; the worker must "
         "be stopped. They say how many events are passed over or applied again, and ask before "
         "they do it. Passed over means lost: repair or rejoin makes tables equal again. On a "
@@ -1031,8 +1042,11 @@ COMMANDS: tuple[Command, ...] = (
             ("-d dst.ini worker", "start"),
             ("-r dst.ini", "INI has changed"),
             ("-s dst.ini", "stop"),
+            ("-d a.ini b.ini c.ini worker", "three queues in one process"),
+            ("-s b.ini", "stop one of them"),
             ("dst.ini worker --rewind", "the consumer on the provider is ahead of this node"),
         ),
+        run_many="worker:workers",
     ),
     Command(
         "web",

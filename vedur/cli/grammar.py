@@ -1,9 +1,10 @@
-"""The grammar `londiste3 [options] INI COMMAND [arguments]`, options standing anywhere.
+"""The grammar `londiste3 [options] INI... COMMAND [arguments]`, options standing anywhere.
 
 Commands are data (`Command`): words, options, examples, and the name of the function that runs
 it, loaded only when it runs, so that help never waits for a database driver. Two passes: a scan
 that knows which options of all commands take a value finds INI and COMMAND; then the parser of
-that one command reads everything and refuses what it does not know.
+that one command reads everything and refuses what it does not know. Words before the command that
+look like files are further INIs; few commands take more than one.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class Command:
 
     arguments   usage text of the positional arguments, e.g. `TABLE...`
     least, most how many of them (`most` None: any number)
-    run         `module:function` below vedur.cli, called with a `Call`
+    run         `module:function` below vedur.cli, called with a `Call` and the settings of INI
+    run_many    the same for several INIs, called with a list of settings; '' where one is all
     side        suffix of the pidfile that keeps two of them apart, '' for commands that only read
     errors_from added to the exit code of an error, where smaller codes are numbers that it found
     """
@@ -80,10 +82,11 @@ class Command:
     examples: tuple[tuple[str, str], ...] = ()
     side: str = ""
     errors_from: int = 0
+    run_many: str = ""
 
-    def load(self) -> Callable[..., int | None]:
+    def load(self, *, many: bool = False) -> Callable[..., int | None]:
         """Import and return the function that runs the command."""
-        module, _, function = self.run.partition(":")
+        module, _, function = (self.run_many if many else self.run).partition(":")
         loaded: Callable[..., int | None] = getattr(import_module(f"vedur.cli.{module}"), function)
         return loaded
 
@@ -122,11 +125,16 @@ class Call:
     """A parsed command line."""
 
     program: str
-    ini: str | None
+    inis: tuple[str, ...]
     command: Command | None
     args: tuple[str, ...]
     options: argparse.Namespace
     unknown: str | None = None
+
+    @property
+    def ini(self) -> str | None:
+        """The only or first INI."""
+        return self.inis[0] if self.inis else None
 
     @property
     def overrides(self) -> dict[str, str]:
@@ -165,13 +173,13 @@ class Grammar:
 
     def parse(self, argv: Sequence[str]) -> Call:
         """Parse a command line. Raises `UsageError`."""
-        ini, name, command = self._find(argv)
+        inis, name, command = self._find(argv)
         options = self._parser(command).parse_intermixed_args(list(argv))
         return Call(
             self.program,
-            ini,
+            tuple(inis),
             command,
-            tuple(options.words[2:]),
+            tuple(options.words[len(inis) + 1 :]),
             options,
             name if name and command is None else None,
         )
@@ -181,13 +189,16 @@ class Grammar:
         _, _, command = self._find(argv)
         return command.errors_from if command else 0
 
-    def _find(self, argv: Sequence[str]) -> tuple[str | None, str | None, Command | None]:
-        """Return INI, the word in the place of the command, and the command with that name."""
+    def _find(self, argv: Sequence[str]) -> tuple[list[str], str | None, Command | None]:
+        """Return the INIs, the word in the place of the command, and the command of that name."""
         words = self._scan(argv)
         if words and words[0] in self.by_name and _asks_help(argv):
             words = ["", *words]
-        name = words[1] if len(words) > 1 else None
-        return words[0] if words else None, name, self.by_name.get(name) if name else None
+        count = min(1, len(words))
+        while count < len(words) and words[count] not in self.by_name and _is_file(words[count]):
+            count += 1
+        name = words[count] if len(words) > count else None
+        return words[:count], name, self.by_name.get(name) if name else None
 
     def _scan(self, argv: Sequence[str]) -> list[str]:
         """Return the words of a command line that are neither options nor their values."""
@@ -225,7 +236,8 @@ class Grammar:
     def _program_help(self) -> str:
         lines = [
             f"usage: {self.program} [options] INI COMMAND [arguments]",
-            f"       {self.program} -r|-s|-k INI",
+            f"       {self.program} [options] INI... worker|status",
+            f"       {self.program} -r|-s|-k INI...",
             f"       {self.program} --ini | --version | COMMAND --help",
             *self._words_of_vedur(),
             "",
@@ -253,7 +265,8 @@ class Grammar:
     def _command_help(self, command: Command) -> str:
         words = " ".join(filter(None, [command.name, command.arguments]))
         own = " [options]" if command.options else ""
-        lines = [f"usage: {self.program} INI {words}{own}", "", command.summary]
+        ini = "INI..." if command.run_many else "INI"
+        lines = [f"usage: {self.program} {ini} {words}{own}", "", command.summary]
         for paragraph in filter(None, command.details.split("\n\n")):
             lines += ["", *textwrap.wrap(" ".join(paragraph.split()), 78)]
         if command.options:
@@ -263,6 +276,11 @@ class Grammar:
             for text, note in command.examples:
                 lines += [f"  # {note}", f"  {self.program} {text}"]
         return "\n".join(lines) + "\n"
+
+
+def _is_file(word: str) -> bool:
+    """Tell whether a word names a file or directory; no command has a dot or slash in its name."""
+    return "." in word or "/" in word
 
 
 def _asks_help(argv: Sequence[str]) -> bool:

@@ -14,11 +14,15 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from vedur import __version__
 from vedur.cli.commands import COMMANDS
-from vedur.cli.grammar import Call, Grammar
+from vedur.cli.grammar import Call, Command, Grammar
 from vedur.errors import ConfigError, InternalError, UsageError, VedurError
+
+if TYPE_CHECKING:
+    from vedur.config import LondisteSettings
 
 log = logging.getLogger("vedur.cli")
 
@@ -47,6 +51,7 @@ EXAMPLES = (
         "... and take it: created, copied, followed",
     ),
     ("{program} src.ini status", "how all nodes are"),
+    ("{program} -d a.ini b.ini c.ini worker", "workers of several queues, with one Java"),
 )
 #: Keys of the ini that change nothing are told by the worker when it starts; doctor tells them too.
 _TELLS_ALL = ("worker",)
@@ -149,29 +154,29 @@ def _show_ini(call: Call) -> int:
 
 def _with_ini(call: Call) -> int:
     from vedur.config import load_londiste
-    from vedur.handlers.registry import load_handlers
 
     if call.ini is None:
         raise UsageError("need config file, use --help for help.")
-    settings = load_londiste(call.ini, call.overrides, service=call.program)
-    for name, number in _SIGNALS.items():
-        if getattr(call.options, name):
-            return _send(settings.pidfile, number)
+    asked = next((name for name in _SIGNALS if getattr(call.options, name)), None)
     command = call.command
+    names = list(call.inis)
+    if asked or (command is not None and command.run_many):
+        from vedur.cli.inis import find_inis
+
+        names = find_inis(names)
+    several = [load_londiste(name, call.overrides, service=call.program) for name in names]
+    if asked:
+        return max(_send(settings, asked, several=len(several) > 1) for settings in several)
     if call.unknown is not None:
         raise UsageError(f"Unknown command '{call.unknown}', use --help for help")
     if command is None:
         raise UsageError("need command")
+    if len(several) > 1 and not command.run_many:
+        raise UsageError(f"{command.name} works with one INI, and not with {len(several)}")
     _check_count(call)
     with ExitStack() as stack:
         try:
-            _start_logging(call, settings)
-            load_handlers(settings)
-            if command.side and (path := settings.pidfile_for(command.side)):
-                from vedur.daemon import PidFile
-
-                stack.enter_context(PidFile(path))
-            return command.load()(call, settings) or 0
+            return _execute(call, command, several, stack) or 0
         except VedurError as error:
             return _report(call, error)
         except Exception as error:
@@ -179,6 +184,24 @@ def _with_ini(call: Call) -> int:
                 raise
             words = f"BUG: {type(error).__name__}: {error}".splitlines()[0]
             return _report(call, InternalError(f"{words}; run it with -v and report what it shows"))
+
+
+def _execute(
+    call: Call, command: Command, several: list[LondisteSettings], stack: ExitStack
+) -> int | None:
+    from vedur.handlers.registry import load_handlers
+
+    settings = several[0]
+    if len(several) > 1:
+        _start_logging(call, several, "")
+        return command.load(many=True)(call, several)
+    _start_logging(call, several, settings.logfile)
+    load_handlers(settings)
+    if command.side and (path := settings.pidfile_for(command.side)):
+        from vedur.daemon import PidFile
+
+        stack.enter_context(PidFile(path))
+    return command.load()(call, settings)
 
 
 def _report(call: Call, error: VedurError) -> int:
@@ -202,38 +225,51 @@ def _check_count(call: Call) -> None:
         raise UsageError(f"{command.name} does not run in the background: leave out -d")
 
 
-def _send(pidfile: str, number: signal.Signals) -> int:
+def _send(settings: LondisteSettings, asked: str, *, several: bool) -> int:
+    """Ask one worker to read its INI again or to end: by a word where it shares its process with
+    others, else by a signal."""
+    from vedur.control import ask
     from vedur.daemon import Sent, signal_pidfile
 
-    sent = signal_pidfile(pidfile, number)
-    if sent is not Sent.OK:
-        print(sent.value, file=sys.stderr)
-    return 0
+    try:
+        if ask(settings.pidfile, asked):
+            return 0
+        sent = signal_pidfile(settings.pidfile, _SIGNALS[asked])
+        said = sent.value if sent is not Sent.OK else ""
+        code = 0
+    except VedurError as error:
+        if not several:
+            raise
+        said, code = error.message, error.exit_code
+    if said:
+        print(f"{settings.config_file}: {said}" if several else said, file=sys.stderr)
+    return code
 
 
-def _start_logging(call: Call, settings: object) -> None:
-    from vedur.config import LondisteSettings
+def _start_logging(call: Call, several: list[LondisteSettings], logfile: str) -> None:
     from vedur.config.reader import for_every_command
     from vedur.log import LogOptions, setup_logging
 
-    assert isinstance(settings, LondisteSettings)
     options = call.options
+    settings = several[0]
+    skylog = settings.use_skylog if len(several) == 1 else 0
     try:
         setup_logging(
             LogOptions(
-                logfile=settings.logfile,
+                logfile=logfile,
                 verbosity=-1 if options.quiet else options.verbose,
                 log_format=settings.log_format,
                 log_size=settings.log_size,
                 log_count=settings.log_count,
-                use_skylog=settings.use_skylog,
+                use_skylog=skylog,
                 skylog_locations=settings.skylog_locations,
             )
         )
     except OSError as error:
-        raise ConfigError(
-            f'cannot write log file "{settings.logfile}": {error.strerror}'
-        ) from error
+        raise ConfigError(f'cannot write log file "{logfile}": {error.strerror}') from error
     tells_all = call.command is not None and call.command.name in _TELLS_ALL and not options.quiet
-    for warning in settings.warnings if tells_all else for_every_command(settings.warnings):
-        log.warning("%s", warning)
+    if len(several) > 1 and tells_all and not options.daemon:
+        return  # the workers tell it themselves, each in its own log and here
+    for each in several:
+        for warning in each.warnings if tells_all else for_every_command(each.warnings):
+            log.warning("%s", warning)

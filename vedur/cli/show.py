@@ -10,25 +10,60 @@ from dataclasses import asdict
 from vedur.cli.grammar import Call
 from vedur.cli.output import print_json, print_table, wants_colour
 from vedur.config import LondisteSettings
+from vedur.errors import VedurError
 from vedur.handlers.api import Argument
-from vedur.handlers.registry import registry
+from vedur.handlers.registry import load_handlers, registry
 from vedur.ops import show
 from vedur.ops.session import Session
+from vedur.status.snapshot import SetStatus
 from vedur.status.tree import compact_lines, info_lines, title, tree_lines
 
 log = logging.getLogger("vedur.cli")
 
 
 def status(call: Call, settings: LondisteSettings) -> None:
-    with Session(settings) as session:
-        set_status = show.status(session, call.options.dead)
+    found = _read_status(call, settings)
     if call.options.json:
-        print_json(set_status.as_dict())
-        return
+        print_json(found.as_dict())
+    else:
+        _print_status(call, found)
+
+
+def status_of_all(call: Call, several: list[LondisteSettings]) -> int:
+    """Show one queue after the other; one that cannot be asked keeps none of the others back."""
+    code = 0
+    told: list[dict[str, object]] = []
+    for number, settings in enumerate(several):
+        try:
+            load_handlers(settings)
+            found = _read_status(call, settings)
+        except VedurError as error:
+            code = code or error.exit_code
+            told.append({"queue": settings.queue_name, "unreadable": error.message})
+            log.error('queue "%s" (%s): %s', settings.queue_name, settings.config_file,
+                      error.message)  # fmt: skip
+            continue
+        told.append(found.as_dict())
+        if not call.options.json:
+            if number:
+                print()
+            _print_status(call, found)
+    if call.options.json:
+        print_json(told)
+    return code
+
+
+def _read_status(call: Call, settings: LondisteSettings) -> SetStatus:
+    with Session(settings) as session:
+        return show.status(session, call.options.dead)
+
+
+def _print_status(call: Call, found: SetStatus) -> None:
     lines = compact_lines if call.options.compact else tree_lines
-    print(f"Queue: {set_status.queue}   Local node: {set_status.local_node}\n")
-    for line in lines(set_status, colour=wants_colour(sys.stdout, os.environ)):
+    print(f"Queue: {found.queue}   Local node: {found.local_node}\n")
+    for line in lines(found, colour=wants_colour(sys.stdout, os.environ)):
         print(line)
+    sys.stdout.flush()  # log lines of a queue that cannot be asked stand below it
 
 
 def members(call: Call, settings: LondisteSettings) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from vedur.cli.grammar import Call
 from vedur.config import LondisteSettings
 from vedur.daemon import PidFile
 from vedur.errors import UsageError
 from vedur.ops.session import Session
+
+if TYPE_CHECKING:
+    from vedur.ops.processes.worker import WorkerOptions
 
 
 def worker(call: Call, settings: LondisteSettings) -> int:
@@ -18,14 +22,28 @@ def worker(call: Call, settings: LondisteSettings) -> int:
         return _move_position(call, settings)
     if given.yes:
         raise UsageError("--yes is for --rewind, --reset and --set-tick")
-    from vedur.ops.processes.worker import WorkerOptions, run_worker
+    from vedur.ops.processes.worker import run_worker
 
-    options = WorkerOptions(
+    return run_worker(settings, _options(call))
+
+
+def workers(call: Call, several: list[LondisteSettings]) -> int:
+    given = call.options
+    if given.rewind or given.reset or given.set_tick is not None or given.yes:
+        raise UsageError("--rewind, --reset and --set-tick work with one INI")
+    from vedur.ops.processes.many import run_workers
+
+    return run_workers(several, _options(call))
+
+
+def _options(call: Call) -> WorkerOptions:
+    from vedur.ops.processes.worker import WorkerOptions
+
+    return WorkerOptions(
         background=call.options.daemon,
         verbosity=-1 if call.options.quiet else call.options.verbose,
         overrides=call.overrides,
     )
-    return run_worker(settings, options)
 
 
 def _move_position(call: Call, settings: LondisteSettings) -> int:

@@ -18,6 +18,7 @@ from psycopg import sql as pgsql
 from psycopg.rows import namedtuple_row
 
 from vedur.db.conninfo import cut_password, with_defaults
+from vedur.db.of_job import keep_in_mind
 from vedur.db.pooler import require_own_session
 from vedur.db.row_security import explain, is_row_security
 from vedur.db.silence import Connection
@@ -326,6 +327,7 @@ def connect(
             raw.close()
             raise
         raw.autocommit = autocommit
+        keep_in_mind(raw)
     except psycopg.Error as error:
         first = error.diag.message_primary or first_line(error)
         state = _connect_state(error)

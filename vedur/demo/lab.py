@@ -133,14 +133,19 @@ class Lab:
     # -- ini files and commands ----------------------------------------------------------------
 
     def worker_ini(
-        self, name: str, connstr: str, extra: Mapping[str, str] | None = None, spark: str = ""
+        self,
+        name: str,
+        connstr: str,
+        extra: Mapping[str, str] | None = None,
+        spark: str = "",
+        queue: str = QUEUE,
     ) -> Path:
         """Write an ini file as the walk-through has it."""
         lines = [
             "[londiste3]",
             f"job_name = {name}",
             f"db = {connstr}",
-            f"queue_name = {QUEUE}",
+            f"queue_name = {queue}",
             f"logfile = {self.base}/log/{name}.log",
             f"pidfile = {self.base}/pid/{name}.pid",
             *(f"{key} = {value}" for key, value in (extra or {}).items()),

@@ -21,6 +21,7 @@ from vedur.config import load_londiste
 from vedur.demo.view import Sample, Scene, Stage, copying, counted, frame
 from vedur.errors import VedurError
 from vedur.status.overview import Overview, SetReader, open_reader
+from vedur.threads import Thread
 
 #: Seconds between looks; pictures are drawn more often, for the seconds of the stage.
 EVERY = 0.5
@@ -93,7 +94,7 @@ class Watch:
             return
         self._reader = open_reader(load_londiste(str(ini), {}), "demo")
         self._reader.leave_alone = 0.0
-        self._thread = threading.Thread(target=self._watch, name="vedur-demo-view", daemon=True)
+        self._thread = Thread(target=self._watch, name="vedur-demo-view", daemon=True)
         self._thread.start()
 
     @property

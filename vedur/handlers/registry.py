@@ -5,8 +5,8 @@ one of the operator's own): it decides which rows come and what becomes of their
 are moved without it are wrong at best, and in the open at worst. So a table whose handler cannot be
 resolved stops everything that would move rows.
 
-Handlers are found once a process: those of Vedur, those of installed packages (entry points
-`vedur.handlers`), and those of the modules that the ini names (`handler_modules`).
+Handlers are found once for each job of a process: those of Vedur, those of installed packages
+(entry points `vedur.handlers`), and those of the modules that the ini names (`handler_modules`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,14 @@ from vedur.change.attrs import (
     encode_attrs,
 )
 from vedur.config import LondisteSettings
-from vedur.errors import ConfigError, StateError, UsageError, VedurError, first_line
+from vedur.errors import (
+    ConfigError,
+    InternalError,
+    StateError,
+    UsageError,
+    VedurError,
+    first_line,
+)
 from vedur.handlers.adapter import adapt
 from vedur.handlers.api import NO_COLUMN, Handler, Scope
 from vedur.handlers.builtin import DEFAULT_HANDLER, HANDLERS
@@ -40,6 +47,7 @@ from vedur.tables.condition import columns_of
 from vedur.tables.event_function import EventFunction
 from vedur.tables.published import Publish
 from vedur.tables.row_function import RowFunction
+from vedur.threads import current_job
 
 GROUP = "vedur.handlers"
 
@@ -251,18 +259,31 @@ def handler_attr(name: str, args: Sequence[str]) -> str:
 
 # -- handlers of this process -----------------------------------------------------------------
 
-_current: list[Registry] = []
+#: By job: the ini files of several workers in one process may ask for different ones.
+_current: dict[str, Registry] = {}
 
 
 def registry() -> Registry:
-    """Return the handlers of this process; without `load_handlers` those that need no ini."""
-    if not _current:
-        _current.append(Registry(_installed()))
-    return _current[0]
+    """Return the handlers of this job; without `load_handlers` those that need no ini.
+
+    Where the process has several jobs, somebody must have said which: rows of one must not pass
+    through what the ini of another says.
+    """
+    job = current_job()
+    if job not in _current:
+        if job or _current:
+            raise InternalError(f'BUG: handlers of job "{job}" are asked for, and not loaded')
+        _current[job] = Registry(_installed())
+    return _current[job]
+
+
+def forget_handlers(job: str) -> None:
+    """Let go of the handlers of a job that has ended."""
+    _current.pop(job, None)
 
 
 def load_handlers(settings: LondisteSettings) -> Registry:
-    """Read the handlers that an ini asks for, for all that follows in this process.
+    """Read the handlers that an ini asks for, for all that follows in this job.
 
     Raises `ConfigError` that names the module, file or package that cannot be used.
     """
@@ -274,8 +295,8 @@ def load_handlers(settings: LondisteSettings) -> Registry:
     }
     if settings.obfuscator_map:
         options["obfuscator_map"] = read_map(settings.obfuscator_map)
-    _current[:] = [Registry(classes, options)]
-    return _current[0]
+    loaded = _current[current_job()] = Registry(classes, options)
+    return loaded
 
 
 def _installed() -> Iterator[type[Handler]]:

@@ -35,6 +35,7 @@ from vedur.node.endpoint import Endpoint
 from vedur.node.info import get_node_info
 from vedur.node.position import read_newest_tick, read_position, wake_worker
 from vedur.sql import query
+from vedur.threads import Thread
 
 log = logging.getLogger(__name__)
 
@@ -350,7 +351,7 @@ def _kept(nodes: Nodes, tick: int) -> Iterator[None]:
         except DatabaseError as error:
             log.warning("the hold at tick %s cannot be renewed: %s", tick, error.message)
 
-    thread = threading.Thread(target=renew, name="hold", daemon=True)
+    thread = Thread(target=renew, name="hold", daemon=True)
     thread.start()
     try:
         yield
@@ -527,7 +528,7 @@ def _try(work: Callable[[Moment], T], moment: Moment) -> tuple[list[T], Exceptio
 def _watched(nodes: Nodes, table: str, dest: str, moment: Moment) -> Iterator[Watch]:
     watch, done = Watch(), threading.Event()
     threads = [
-        threading.Thread(
+        Thread(
             target=_look_for_waiters,
             args=(nodes, which, name, moment.mark, watch, done),
             daemon=True,

@@ -28,6 +28,7 @@ from vedur.status.detail import NodeDetail, read_detail
 from vedur.status.quarantine import stuck_dict
 from vedur.status.rotation import find_holders
 from vedur.status.snapshot import DEAD, TAGGED, UNREACHABLE, NodeStatus, with_tree
+from vedur.threads import Thread
 
 log = logging.getLogger(__name__)
 
@@ -258,7 +259,7 @@ def _side_by_side(
                 answers[at] = NodeDetail(status)
 
     threads = [
-        threading.Thread(target=work, name=f"vedur-ask-{number}", daemon=True)
+        Thread(target=work, name=f"vedur-ask-{number}", daemon=True)
         for number in range(min(_MAX_THREADS, len(members)))
     ]
     for thread in threads:

@@ -9,7 +9,6 @@ applied. `SetStatus.as_dict` is the JSON that `status --json` prints.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -30,6 +29,7 @@ from vedur.node.info import (
 )
 from vedur.sql import query
 from vedur.status.agreement import Disagreement, find_disagreements
+from vedur.threads import Pool
 
 #: Types of nodes that cannot be asked: one that was tagged, and one that should answer.
 DEAD, UNREACHABLE = "dead", "unreachable"
@@ -161,7 +161,7 @@ def read_set(
         except DatabaseError as error:
             return NodeStatus(member.node_name, UNREACHABLE, failure=mask(error.message))
 
-    with ThreadPoolExecutor(max(1, min(_MAX_THREADS, len(members)))) as pool:
+    with Pool(max(1, min(_MAX_THREADS, len(members)))) as pool:
         nodes = [
             replace(node, service=parse(member.node_location).get("service"))
             for node, member in zip(pool.map(ask, members), members, strict=True)

@@ -17,6 +17,7 @@ from vedur.config import PgqdSettings
 from vedur.db import Database, connect
 from vedur.db.conninfo import parse, with_params
 from vedur.errors import VedurError
+from vedur.threads import Thread
 from vedur.ticker import duties as ticker
 
 _log = logging.getLogger(__name__)
@@ -85,7 +86,7 @@ class Job:
         self.context = context
         self.database = database
         self.stop = threading.Event()
-        self.thread = threading.Thread(target=self._run, name=f"{name} {database}", daemon=True)
+        self.thread = Thread(target=self._run, name=f"{name} {database}", daemon=True)
         self._db: Database | None = None
         self._connected_at = 0.0
         self._connstr = ""
@@ -278,4 +279,4 @@ def _running(databases: list[DatabaseJobs]) -> list[Job]:
 def _cancel(jobs: list[Job]) -> None:
     # In threads, because a cancel request needs a connection of its own to a server that may hang.
     for job in jobs:
-        threading.Thread(target=job.cancel, daemon=True).start()
+        Thread(target=job.cancel, daemon=True).start()

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 from vedur.clock import SYSTEM, Backoff, Clock
 from vedur.config import PgqdSettings
 from vedur.errors import ConnectError, VedurError
+from vedur.threads import Pool, Thread
 from vedur.ticker import duties as ticker
 from vedur.ticker.jobs import Context, DatabaseJobs, stop_all
 
@@ -37,7 +37,7 @@ class TickerService:
         self._changing = threading.Lock()
         self._stop = threading.Event()
         self._look = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="databases", daemon=True)
+        self._thread = Thread(target=self._watch, name="databases", daemon=True)
 
     @property
     def databases(self) -> list[str]:
@@ -84,7 +84,7 @@ class TickerService:
 
     def _try_each(self, names: list[str]) -> None:
         """Raise the first error when none of the databases can be reached."""
-        with ThreadPoolExecutor(_START_CONNECTIONS) as pool:
+        with Pool(_START_CONNECTIONS) as pool:
             errors = list(pool.map(self._try, names))
         first = next((error for error in errors if error), None)
         if first and all(errors):

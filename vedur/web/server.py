@@ -10,6 +10,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from vedur.errors import StateError
+from vedur.threads import Thread
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ class PageServer:
 
     def start(self) -> None:
         """Serve from a thread."""
-        self._thread = threading.Thread(target=self._serve, name="vedur-web", daemon=True)
+        self._thread = Thread(target=self._serve, name="vedur-web", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:

@@ -22,6 +22,7 @@ from vedur.clock import SYSTEM, Clock
 from vedur.errors import VedurError
 from vedur.log import mask
 from vedur.status.overview import Overview
+from vedur.threads import Thread
 
 log = logging.getLogger(__name__)
 
@@ -89,9 +90,7 @@ class Source:
             if self._under_way is None:
                 self._under_way = threading.Event()
                 args = (self._under_way,)
-                threading.Thread(
-                    target=self._refresh, args=args, name="vedur-web-look", daemon=True
-                ).start()
+                Thread(target=self._refresh, args=args, name="vedur-web-look", daemon=True).start()
             ended = self._under_way
         ended.wait(PATIENCE)
         with self._lock:
@@ -136,7 +135,7 @@ class Source:
 
     def start(self) -> None:
         """Start the thread that keeps the history."""
-        self._thread = threading.Thread(target=self._watch, name="vedur-web-history", daemon=True)
+        self._thread = Thread(target=self._watch, name="vedur-web-history", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:

@@ -22,8 +22,10 @@ class WorkerContext:
     """The surroundings of one node's worker.
 
     `make_runner` is called when a node begins to apply batches. `spark_lost` tells whether the
-    runner's Spark has died; True for a thorough look. `on_alive` is called once, when the worker
-    has seen that it can work; `on_node` with the name of the node.
+    runner's Spark has died; True for a thorough look; `spark_log` is the file of Java's lines, if
+    it is not beside the log. `on_alive` is called once, when the worker has seen that it can work;
+    `on_failed` with each error before that: without it, an error that waiting does not cure ends
+    the worker. `on_node` is called with the name of the node.
     """
 
     settings: LondisteSettings
@@ -33,7 +35,9 @@ class WorkerContext:
     copies: CopyControl | None = None
     reload: Callable[[], LondisteSettings] | None = None
     spark_lost: Callable[[bool], bool] = lambda thorough: False
+    spark_log: str | None = None
     on_alive: Callable[[], None] | None = None
+    on_failed: Callable[[Exception], None] | None = None
     on_node: Callable[[str], None] | None = None
 
     @property

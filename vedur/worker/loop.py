@@ -44,7 +44,7 @@ class Worker(WorkerContext):
     _recovery: Recovery = field(init=False)
 
     def __post_init__(self) -> None:
-        self._recovery = Recovery(self.signals)
+        self._recovery = Recovery(self.signals, self.spark_log)
 
     def run(self) -> None:
         """Work until told to stop."""
@@ -153,15 +153,27 @@ class Worker(WorkerContext):
     def _recover(self, error: Exception) -> None:
         """Report, let go of everything, wait."""
         role = self._role
+        if self.signals.at_once:
+            log.debug("given up: %s", error)  # it was cancelled, as asked
+            self._close_connections(doubtful=True)
+            return
         # what Spark's client says about a Java that has gone tells nobody anything
         if not isinstance(error, VedurError) and role and role.has_lost_spark(thorough=True):
             error = EngineLost()
         self._recovery.report(self.settings, error)
         self._close_connections(doubtful=True)
-        if self.on_alive is not None and not isinstance(error, ConnectError):
-            raise error  # a start that cannot work should fail in front of its starter
-        self.say_alive()
+        if self.on_alive is not None:
+            self._tell_failure(error)
         self._recovery.pause(self.settings, error, role.provider_connstr if role else "")
+
+    def _tell_failure(self, error: Exception) -> None:
+        """Tell the starter that the worker cannot work yet; a server that is away is waited for."""
+        if self.on_failed is not None:
+            self.on_failed(error)  # there are other workers: this one goes on trying beside them
+        elif isinstance(error, ConnectError):
+            self.say_alive()
+        else:
+            raise error  # a start that cannot work should fail in front of its starter
 
     # -- connections ----------------------------------------------------------------------------
 

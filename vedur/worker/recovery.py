@@ -34,6 +34,7 @@ class Recovery:
     """Reports errors and measures pauses; `reset` after a round that worked."""
 
     signals: Signals
+    spark_log: str | None = None
     _backoff: Backoff = field(default_factory=lambda: Backoff(first=PROBE_SECONDS))
 
     def reset(self) -> None:
@@ -46,10 +47,9 @@ class Recovery:
         """Log it and show it in `status`, if the target can be reached."""
         verbose = log.isEnabledFor(logging.DEBUG)
         message = error.message if isinstance(error, VedurError) else first_line(error)
-        if settings.logfile and (
-            isinstance(error, EngineLost) or not isinstance(error, VedurError)
-        ):
-            message += f" (what Spark says itself is in {spark_log(settings.logfile)})"
+        where = spark_log(settings.logfile) if self.spark_log is None else self.spark_log
+        if where and (isinstance(error, EngineLost) or not isinstance(error, VedurError)):
+            message += f" (what Spark says itself is in {where})"
         _store(settings, message)
         if isinstance(error, DatabaseError) and not isinstance(error, ConnectError):
             log.error(

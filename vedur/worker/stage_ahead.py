@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Generic
 
@@ -25,6 +25,7 @@ from vedur.node.endpoint import Endpoint
 from vedur.queue.batch_size import PREFETCH_EVENTS, expected_end, merge_count, next_limit
 from vedur.queue.slices import Tick
 from vedur.tables.mapping import TableMap
+from vedur.threads import Pool
 from vedur.worker.protocol import Applier, S
 
 log = logging.getLogger(__name__)
@@ -54,9 +55,7 @@ class StageAhead(Generic[S]):
     slot: int = 0  # of the current batch
     _ahead: Ahead[S] | None = None
     _side: Database | None = None
-    _pool: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="stage-ahead")
-    )
+    _pool: Pool = field(default_factory=lambda: Pool(1, thread_name_prefix="stage-ahead"))
 
     @property
     def requested(self) -> int | None:

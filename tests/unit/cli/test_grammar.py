@@ -74,7 +74,8 @@ def test_every_command_has_help_with_an_example(command: object) -> None:
 
     assert isinstance(command, Command)
     text = GRAMMAR.help(command)
-    assert text.startswith(f"usage: londiste3 INI {command.name}")
+    ini = "INI..." if command.run_many else "INI"
+    assert text.startswith(f"usage: londiste3 {ini} {command.name}")
     assert command.summary in text
     assert command.examples, "a command without an example"
     for item in command.options:
@@ -94,7 +95,7 @@ def test_the_examples_of_the_program_are_command_lines() -> None:
                 seen.append(call.command.name if call.command else "--ini")
     assert seen == [
         "--ini", "create-root", "create-leaf", "worker", "worker", "add-table", "add-table",
-        "status",
+        "status", "worker",
     ]  # fmt: skip
     shown = Grammar("londiste3", "x", COMMANDS, EXAMPLES).help(None)
     assert "  londiste3 src.ini create-root src" in shown
@@ -180,3 +181,66 @@ def test_a_defect_is_one_line_too(
     assert "ERROR BUG: KeyError: 'oops'" in err
     assert ("Traceback" in err) == verbose
     assert verbose or err.count("\n") == 1
+
+
+# -- several ini files --------------------------------------------------------------------------
+
+
+def test_files_before_the_command_are_ini_files() -> None:
+    call = parse("-d", "a.ini", "conf/b", "../c.ini", "worker")
+    assert (call.inis, name(call), call.args) == (("a.ini", "conf/b", "../c.ini"), "worker", ())
+    assert parse("a.ini", "b.ini", "--compact", "status", "--dead", "x.y").inis == (
+        "a.ini",
+        "b.ini",
+    )
+    call = parse("-s", "a.ini", "b.ini")
+    assert (call.inis, call.command, call.unknown) == (("a.ini", "b.ini"), None, None)
+    call = parse("a.ini", "b.ini", "wroker", "status")
+    assert (call.inis, call.unknown) == (("a.ini", "b.ini"), "wroker")
+
+
+def test_what_follows_the_command_is_an_argument() -> None:
+    call = parse("a.ini", "add-table", "b.ini", "worker")
+    assert (call.inis, name(call), call.args) == (("a.ini",), "add-table", ("b.ini", "worker"))
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c.run_many], ids=lambda c: c.name)
+def test_commands_for_several_can_be_loaded(command: object) -> None:
+    from vedur.cli.grammar import Command
+
+    assert isinstance(command, Command)
+    assert callable(command.load(many=True))
+
+
+def test_several_ini_files_where_one_is_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inis = []
+    for word in ("a", "b"):
+        (tmp_path / f"{word}.ini").write_text("[londiste3]\ndb = dbname=x\nqueue_name = q\n")
+        inis.append(str(tmp_path / f"{word}.ini"))
+    assert main("londiste3", [*inis, "tables"]) == 1
+    assert main("londiste3", [*inis, "worker", "--rewind"]) == 1
+    assert main("londiste3", [*inis, "worker"]) == 2
+    assert main("londiste3", ["-s", *inis]) == 0
+    first, second, third, *rest = capsys.readouterr().err.splitlines()
+    assert first == "tables works with one INI, and not with 2"
+    assert second.endswith("--rewind, --reset and --set-tick work with one INI")
+    assert third.endswith("have the same node: each queue in a process needs its own")
+    assert rest == [f"{ini}: No pidfile in config, nothing to do" for ini in inis]
+
+
+def test_a_directory_of_ini_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main("londiste3", ["-s", str(tmp_path)]) == 2
+    (tmp_path / "pgqd.ini").write_text("[pgqd]\nbase_connstr = host=x\n")
+    (tmp_path / ".hidden.ini").write_text("nonsense")
+    (tmp_path / "notes.txt").write_text("nonsense")
+    assert main("londiste3", ["-s", str(tmp_path)]) == 2
+    (tmp_path / "a.ini").write_text("[londiste3]\ndb = dbname=x\nqueue_name = q\n")
+    assert main("londiste3", ["-s", str(tmp_path)]) == 0
+    (tmp_path / "b.ini").write_text("nonsense")
+    assert main("londiste3", ["-s", str(tmp_path)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == lines[1] == f'directory "{tmp_path}" has no ini file of a node (*.ini)'
+    assert lines[2] == "No pidfile in config, nothing to do"
+    assert lines[3].startswith(f'bad config file "{tmp_path}/b.ini"')

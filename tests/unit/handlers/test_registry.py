@@ -13,11 +13,12 @@ import pytest
 from tests.labs.handlers import UseHandlers, use_handlers
 from vedur.catalog.tables import TableInfo, missing_part
 from vedur.cli.main import main
-from vedur.errors import ConfigError, StateError, UsageError
+from vedur.errors import ConfigError, InternalError, StateError, UsageError
 from vedur.handlers import registry as found_handlers
 from vedur.handlers.api import Argument, Handler, Scope
 from vedur.handlers.registry import (
     GROUP,
+    forget_handlers,
     handler_attr,
     handler_problem,
     parse_stored,
@@ -25,6 +26,7 @@ from vedur.handlers.registry import (
     require_handlers,
     resolve,
 )
+from vedur.threads import working_for
 
 __all__ = ["use_handlers"]
 
@@ -245,3 +247,30 @@ def test_what_a_node_with_a_handler_can_give() -> None:
     assert missing_part(keeps, keeps.mapping) == missing_part(table(None), keeps.mapping) == ""
     for other in ("nop", "dispatch", "transform(function=tests.labs.transforms:same)"):
         assert missing_part(stored(other), whole) == f"what handler {other} makes of it"
+
+
+def test_jobs_of_one_process_have_their_own_handlers(use_handlers: UseHandlers) -> None:
+    """Rows of one queue must not pass through what the ini of another says."""
+    for job in ("a", "b"):
+        with working_for(job):
+            use_handlers(shard_hash_func=f"hash_of_{job}")
+    try:
+        for job in ("a", "b"):
+            with working_for(job):
+                assert registry().options["shard_hash_func"] == f"hash_of_{job}"
+        with working_for("c"), pytest.raises(InternalError, match='handlers of job "c"'):
+            registry()
+    finally:
+        forget_handlers("a")
+        forget_handlers("b")
+
+
+def test_who_works_for_no_job_gets_no_handlers_of_one(use_handlers: UseHandlers) -> None:
+    forget_handlers("")
+    with working_for("a"):
+        use_handlers()
+    try:
+        with pytest.raises(InternalError, match='handlers of job ""'):
+            registry()
+    finally:
+        forget_handlers("a")

@@ -4,13 +4,15 @@ Steps: to the background if asked, before Java exists; pidfile; signals; the loo
 applies batches (not on a root), the first round starts Spark; the first one that works tells the
 starter. A step that fails before the starter was
 told fails the start, except a server that cannot be reached: that is waited for.
+
+`work` is the part of it that a process of several queues has once for each of them (`many.py`).
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -29,10 +31,12 @@ from vedur.daemon import (
 from vedur.db.conninfo import parse
 from vedur.errors import ConfigError, VedurError
 from vedur.handlers.registry import load_handlers
-from vedur.log import LogOptions, setup_logging, spark_log, trim_log
+from vedur.log import LogOptions, direct_job, setup_logging, spark_log, trim_log
 from vedur.node import NodeType, WorkerState
 from vedur.node.endpoint import Endpoint
+from vedur.ops.processes.engine import Engine
 from vedur.ops.processes.page_beside import PageBeside
+from vedur.ops.processes.share import Share, share_of
 from vedur.worker.batch import BatchRunner
 from vedur.worker.branch_queue import BranchQueue
 from vedur.worker.combined_queue import CombinedQueue
@@ -60,6 +64,34 @@ class WorkerOptions:
     overrides: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What the worker of one queue has in common with others in its process, and tells it.
+
+    `job` is its name there, `spark_log` the file of Java's lines, `queues` how many there are;
+    `budget` gives what first copies
+    may hold of connections. `alive` is called when the worker
+    has seen that it can work, `failed` with each error before that, `named` with its node's name,
+    `check` with new settings: raises for those that do not go together with the others'.
+    """
+
+    job: str
+    engine: Engine
+    spark_log: str
+    queues: int
+    budget: Callable[[], Budget]
+    alive: Callable[[], None]
+    failed: Callable[[Exception], None]
+    named: Callable[[str], None]
+    check: Callable[[LondisteSettings], None]
+
+
+#: Settings that a reload cannot change, as what they decide about is made at the start.
+_FIXED = ("pidfile", "queue_name", "spark")
+#: And those of a worker beside others: its name there, and what all have in common.
+_FIXED_BESIDE = (*_FIXED, "job_name", "max_connections_per_node")
+
+
 def run_worker(settings: LondisteSettings, options: WorkerOptions) -> int:
     """Run the worker of a node until it is told to stop; the exit code."""
     return WorkerProcess(settings, options).run()
@@ -71,14 +103,19 @@ class WorkerProcess:
 
     settings: LondisteSettings
     options: WorkerOptions
+    beside: Beside | None = None
     _signals: Signals = field(default_factory=Signals)
     _detached: Detached | None = None
+    _engine: Engine = field(init=False)
     _spark: SparkSession | None = None
     _shared: SessionServer | None = None
     _budget: Budget | None = None
     _worker: Worker | None = None
     _page: PageBeside = field(default_factory=PageBeside)
     _node: str = ""
+
+    def __post_init__(self) -> None:
+        self._engine = self.beside.engine if self.beside else Engine(self._start_spark)
 
     def run(self) -> int:
         """See `run_worker`."""
@@ -106,30 +143,46 @@ class WorkerProcess:
         try:
             self._signals.on_exit = pidfile.release if pidfile else None
             self._signals.install()
-            self._page.follow(settings)
+            self.work()
+        finally:
+            self._engine.stop()
+            if pidfile:
+                pidfile.release()
+        return 0
+
+    def work(self) -> None:
+        """Run the worker until it is told to stop."""
+        try:
+            self._page.follow(self.settings)
             self._worker = Worker(
-                settings,
+                self.settings,
                 make_runner=self._make_runner,
                 signals=self._signals,
                 reload=self._reload,
                 spark_lost=self._spark_lost,
+                spark_log=self.beside.spark_log if self.beside else None,
                 on_alive=self._alive,
+                on_failed=self.beside.failed if self.beside else None,
                 on_node=self._name,
             )
             self._worker.run()
         finally:
             self._page.stop()
-            self._stop_spark()
-            if pidfile:
-                pidfile.release()
-        return 0
+            self._leave_session()
 
     def _name(self, node: str) -> None:
-        if node != self._node:
-            self._node = node
+        if node == self._node:
+            return
+        self._node = node
+        if self.beside:
+            self.beside.named(node)
+        else:
             set_title("vedur:", "worker", node, f"({self.settings.queue_name})")
 
     def _alive(self) -> None:
+        if self.beside:
+            self.beside.alive()
+            return
         if self._detached is not None:
             self._detached.ready()
         tell_systemd()
@@ -142,10 +195,11 @@ class WorkerProcess:
         from vedur.pipeline.replay.stage import make_replay
         from vedur.pipeline.spark.tasks import parallelism
 
-        spark = self._start_spark(state)
+        spark = self._take_session()
         settings = self._worker.settings if self._worker else self.settings
-        parallel = parallelism(spark)
-        self._allow_copies(spark, parallel)
+        share = share_of(parallelism(spark), self.beside.queues if self.beside else 1)
+        parallel = share.replay
+        self._allow_copies(spark, share)
         branch = BranchQueue(settings.queue_name) if state.node_type is NodeType.BRANCH else None
         combined = CombinedQueue(settings.queue_name) if state.combined_queue else None
         return BatchRunner(
@@ -169,7 +223,7 @@ class WorkerProcess:
             registers=Registers.of(settings),
         )
 
-    def _allow_copies(self, spark: SparkSession, parallel: int) -> None:
+    def _allow_copies(self, spark: SparkSession, share: Share) -> None:
         """Let first copies use the session; called again after a reload of the settings."""
         from vedur.pipeline.copy import Budget, SparkLoader
         from vedur.pipeline.replay.stage import make_replay
@@ -192,12 +246,15 @@ class WorkerProcess:
             reach_node=lambda location: Endpoint.of_node(settings, location).connstr,
         )
         if self._budget is None:
-            self._budget = Budget(settings.max_connections_per_node)
-        self._budget.total = settings.max_connections_per_node
-        loader = SparkLoader(spark, settings.max_connections_per_node, budget=self._budget)
+            self._budget = Budget(1, self.beside.budget() if self.beside else None)
+        most = settings.max_connections_per_node
+        if self.beside:
+            most = min(most, share.copies)
+        self._budget.total = most
+        loader = SparkLoader(spark, most, budget=self._budget)
 
         def make_applier(area: str, provider: str) -> SparkReplay:
-            return make_replay(spark, settings, area, provider, parallel=parallel)
+            return make_replay(spark, settings, area, provider, parallel=share.replay)
 
         if isinstance(worker.copies, Copying):
             worker.copies.reconfigure(setup, loader, make_applier)
@@ -205,37 +262,38 @@ class WorkerProcess:
             worker.copies = Copying(setup, loader, make_applier)
 
     def _spark_lost(self, thorough: bool) -> bool:
-        from vedur.pipeline.spark.session import is_alive
-
         settings = self.settings
-        trim_log(spark_log(settings.logfile), settings.log_size, settings.log_count)
-        return self._spark is not None and not is_alive(self._spark, thorough)
+        path = self.beside.spark_log if self.beside else spark_log(settings.logfile)
+        trim_log(path, settings.log_size, settings.log_count)
+        return self._spark is not None and self._engine.has_lost(self._spark, thorough=thorough)
 
-    def _start_spark(self, state: WorkerState) -> SparkSession:
-        from vedur.pipeline.spark.session import is_alive, start_session
+    def _take_session(self) -> SparkSession:
+        spark = self._engine.get()
+        if spark is not self._spark:
+            self._leave_session()
+            self._spark = spark
+            self._share(spark)
+        return spark
 
-        if self._spark is not None and not is_alive(self._spark, thorough=True):
-            log.warning("Spark has gone, starting it again")
-            self._stop_spark()
-        if self._spark is None:
-            log.debug("starting Spark")
-            self._spark = start_session(
-                f"vedur {state.node_name}",
-                self.settings.spark,
-                spark_log(self.settings.logfile),
-                most_tasks=self.settings.max_connections_per_node,
-                echo=self.options.verbosity > 0 and self._detached is None,
-            )
-            # Spark takes SIGINT for itself when it starts.
-            self._signals.install()
-            log.debug("Spark is ready")
-            self._share(self._spark)
-        return self._spark
+    def _start_spark(self) -> SparkSession:
+        """Start the session of this process; called by its engine."""
+        from vedur.pipeline.spark.session import start_session
+
+        spark = start_session(
+            f"vedur {self._node}",
+            self.settings.spark,
+            spark_log(self.settings.logfile),
+            most_tasks=self.settings.max_connections_per_node,
+            echo=self.options.verbosity > 0 and self._detached is None,
+        )
+        # Spark takes SIGINT for itself when it starts.
+        self._signals.install()
+        return spark
 
     def _share(self, spark: SparkSession) -> None:
         """Comparisons of this node may use the session; without it they start their own."""
         from vedur.pipeline.compare import SessionServer, socket_path
-        from vedur.pipeline.spark.tasks import is_remote
+        from vedur.pipeline.spark.spark_pool import is_remote
 
         path = socket_path(self.settings.pidfile)
         if not path or is_remote(spark):
@@ -247,15 +305,12 @@ class WorkerProcess:
         except OSError as error:
             log.warning("compare cannot use this session: %s: %s", path, error.strerror)
 
-    def _stop_spark(self) -> None:
+    def _leave_session(self) -> None:
+        """Let go of the session, which others may go on with."""
         shared, self._shared = self._shared, None
         if shared is not None:
             shared.stop()
-        spark, self._spark = self._spark, None
-        if spark is not None:
-            from vedur.pipeline.spark.session import stop_session
-
-            stop_session(spark)
+        self._spark = None
 
     # -- settings -------------------------------------------------------------------------------
 
@@ -265,6 +320,10 @@ class WorkerProcess:
         fresh = load_londiste(old.config_file, dict(self.options.overrides))
         parse(fresh.db)
         parse(fresh.remote_extra_connstr)
+        fixed = _FIXED_BESIDE if self.beside else _FIXED
+        kept = replace(fresh, **{key: getattr(old, key) for key in fixed})
+        if self.beside:
+            self.beside.check(kept)
         load_handlers(fresh)
         try:
             self._log_as(fresh)
@@ -274,18 +333,19 @@ class WorkerProcess:
             ) from error
         for warning in for_every_command(fresh.warnings):
             log.warning("%s", warning)
-        for key in ("pidfile", "queue_name", "spark"):
+        for key in fixed:
             if getattr(fresh, key) != getattr(old, key):
                 shown = "[spark]" if key == "spark" else f'"{key}"'
                 log.warning("%s has changed: it takes effect when the worker is started again",
                             shown)  # fmt: skip
-        self.settings = replace(
-            fresh, pidfile=old.pidfile, queue_name=old.queue_name, spark=old.spark
-        )
+        self.settings = kept
         self._page.follow(self.settings)
         return self.settings
 
     def _log_as(self, settings: LondisteSettings) -> None:
+        if self.beside:
+            direct_job(self.beside.job, job_log_options(settings, self.options.verbosity))
+            return
         setup_logging(
             LogOptions(
                 logfile=settings.logfile,
@@ -298,3 +358,15 @@ class WorkerProcess:
                 skylog_locations=settings.skylog_locations,
             )
         )
+
+
+def job_log_options(settings: LondisteSettings, verbosity: int) -> LogOptions:
+    """Return where the lines of one worker among others go; the console is common to all."""
+    return LogOptions(
+        logfile=settings.logfile,
+        verbosity=verbosity,
+        log_format=settings.log_format,
+        log_size=settings.log_size,
+        log_count=settings.log_count,
+        console=False,
+    )

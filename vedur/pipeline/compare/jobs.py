@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -19,6 +18,7 @@ from vedur.pipeline.compare.plan import slices
 from vedur.pipeline.compare.progress import Count, progress
 from vedur.pipeline.spark.tasks import run_tasks, stream_tasks
 from vedur.sql import query
+from vedur.threads import Pool
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,7 +86,7 @@ def ask_each(work: Work, turn: Callable[[Database, Iterator[str]], T]) -> list[T
             raise
 
     count = min(work.connections, len(work.cuts))
-    with ThreadPoolExecutor(count) as pool:
+    with Pool(count) as pool:
         return list(pool.map(run, range(count)))
 
 
@@ -141,7 +141,7 @@ def side_by_side(do: Callable[[Work], T]) -> Callable[[Sequence[Work]], list[T]]
     """
 
     def run(works: Sequence[Work]) -> list[T]:
-        with ThreadPoolExecutor(len(works)) as pool:
+        with Pool(len(works)) as pool:
             return list(pool.map(do, works))
 
     return run
@@ -216,7 +216,7 @@ def _in_lanes(
 
     # Java forgets jobs that have ended: how far it is can only be counted here.
     with job(spark, what, lambda: (len(answers), len(work))):
-        with ThreadPoolExecutor(lanes) as pool:
+        with Pool(lanes) as pool:
             # threads of their own, in the same job group and pool of Spark's
             running = [pool.submit(inheritable_thread_target(spark)(lane)) for _ in range(lanes)]
         for future in running:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from vedur.clock import SYSTEM
 from vedur.pipeline.spark.tasks import parallelism
+from vedur.threads import Thread
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -57,7 +58,7 @@ def progress(spark: SparkSession, what: str, count: Count | None = None) -> Iter
     context.setJobGroup(group, what)
     done = threading.Event()
     watcher = _watcher.get() or Terminal()
-    thread = threading.Thread(
+    thread = Thread(
         target=_watch,
         args=(context, group, what, count, watcher, done),
         name="progress",

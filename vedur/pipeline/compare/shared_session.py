@@ -10,14 +10,11 @@ Where no session is shared, or version, user or environment differ, the command 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import logging
 import os
 import socket
-import stat
-import struct
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -29,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import vedur
 from vedur.clock import SYSTEM
 from vedur.errors import SessionNotShared, VedurError, error_from_json, error_to_json
+from vedur.local_socket import fits, is_mine, listen_at, shut
 from vedur.pipeline.compare.comparer import SparkComparer
 from vedur.pipeline.compare.differing_rows import Differences
 from vedur.pipeline.compare.model import Buckets, Pair, Sums
@@ -41,7 +39,9 @@ from vedur.pipeline.compare.shared_session_json import (
     pair_to_json,
     sums_from_json,
 )
+from vedur.pipeline.spark.spark_pool import enter_pool
 from vedur.pipeline.spark.tasks import plain
+from vedur.threads import Thread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,14 +58,12 @@ _SILENCE = 60.0
 _BUCKET_SLICES = 64
 #: Rows that are shown pass through Java's memory.
 _ROWS = 10_000
-#: What a system allows for the path of a socket, its end included.
-_LONGEST = 104
 
 
 def socket_path(pidfile: str) -> str:
     """Where the worker with this pidfile listens; empty if it cannot."""
     path = f"{pidfile}.sock" if pidfile else ""
-    return path if len(os.fsencode(path)) < _LONGEST else ""
+    return path if fits(path) else ""
 
 
 def _surroundings() -> dict[str, Any]:
@@ -73,15 +71,6 @@ def _surroundings() -> dict[str, Any]:
     own = sorted((k, v) for k, v in os.environ.items() if k.startswith("PG"))
     digest = hashlib.sha256(json.dumps([socket.gethostname(), own]).encode()).hexdigest()
     return {"version": vedur.__version__, "surroundings": digest}
-
-
-def _is_mine(other: socket.socket) -> bool:
-    """Does the process at the other end belong to the same user? The socket's mode says so too,
-    but whoever may write the directory could have put another socket there."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return True
-    found = other.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return bool(struct.unpack("3i", found)[1] == os.geteuid())
 
 
 # -- the worker's side ----------------------------------------------------------------------------
@@ -96,17 +85,9 @@ class SessionServer:
         self._clients: set[socket.socket] = set()
         self._stopped = threading.Event()
         self._first = threading.Lock()
-        _clear(self._path)
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            self._listener.bind(path)
-            self._path.chmod(0o600)  # before anybody can connect
-            self._listener.listen()
-            self._inode = self._path.stat().st_ino
-        except OSError:
-            self._listener.close()
-            raise
-        threading.Thread(target=self._accept, name="shared session", daemon=True).start()
+        self._listener = listen_at(path)
+        self._inode = self._path.stat().st_ino
+        Thread(target=self._accept, name="shared session", daemon=True).start()
 
     def stop(self) -> None:
         """Stop listening, and close the connections of clients that wait for an answer."""
@@ -115,7 +96,7 @@ class SessionServer:
             if self._path.stat().st_ino == self._inode:
                 self._path.unlink()
         for open_socket in (self._listener, *list(self._clients)):
-            _shut(open_socket)
+            shut(open_socket)
         self._listener.close()
 
     def _accept(self) -> None:
@@ -129,15 +110,15 @@ class SessionServer:
                 continue
             self._clients.add(client)
             if self._stopped.is_set():
-                _shut(client)
-            threading.Thread(
+                shut(client)
+            Thread(
                 target=self._serve, args=(client,), name="shared session client", daemon=True
             ).start()
 
     def _serve(self, client: socket.socket) -> None:
         try:
             with client, client.makefile("rwb") as lines:
-                if not _is_mine(client):
+                if not is_mine(client):
                     return
                 _say(lines, _surroundings())
                 for line in lines:
@@ -153,7 +134,7 @@ class SessionServer:
         # One comparison leaves a slot to replay; with a second one everybody has turns by slices.
         first = self._first.acquire(blocking=False)
         try:
-            self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
+            enter_pool(self._spark, _POOL)
             limit = min(asked["limit"], self._limit())
             comparer = SparkComparer(self._spark, limit, Use.BUT_ONE if first else Use.BY_TURNS)
             with watched_by(asker):
@@ -167,25 +148,6 @@ class SessionServer:
         finally:
             if first:
                 self._first.release()
-
-
-def _clear(path: Path) -> None:
-    """Remove the socket of a worker that is dead; anything else that is there stays."""
-    try:
-        if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise FileExistsError(errno.EEXIST, "is no socket", str(path))
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            probe.connect(str(path))
-        raise FileExistsError(errno.EADDRINUSE, "another worker listens there", str(path))
-    except ConnectionRefusedError:
-        path.unlink()
-    except FileNotFoundError:
-        pass
-
-
-def _shut(open_socket: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        open_socket.shutdown(socket.SHUT_RDWR)
 
 
 def _say(lines: BufferedRWPair, said: dict[str, Any]) -> None:
@@ -258,7 +220,7 @@ class SharedComparer:
         try:
             self._socket.settimeout(_GREETING)
             self._socket.connect(self.path)
-            if not _is_mine(self._socket):
+            if not is_mine(self._socket):
                 raise SessionNotShared("the socket is another user's")
             self._lines = self._socket.makefile("rwb")
             if self._hear() != _surroundings():

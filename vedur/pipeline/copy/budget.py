@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 
 class Budget:
-    """Shared by the threads of the driver. `total` may be changed at any time."""
+    """Shared by the threads of the driver. `total` may be changed at any time.
 
-    def __init__(self, total: int) -> None:
+    Where several queues copy in one process, each has its own, and takes out of a `common` one.
+    """
+
+    def __init__(self, total: int, common: Budget | None = None) -> None:
         self.total = total
+        self.common = common
         self._used = 0
         self._loads = 0
         self._changed = threading.Condition()
@@ -22,7 +26,8 @@ class Budget:
         with self._changed:
             self._loads += 1
         try:
-            yield
+            with self.common.load() if self.common else nullcontext():
+                yield
         finally:
             with self._changed:
                 self._loads -= 1
@@ -38,7 +43,8 @@ class Budget:
             given = min(wanted, share, total - self._used)
             self._used += given
         try:
-            yield given
+            with self.common.take(given) if self.common else nullcontext(given) as mine:
+                yield mine
         finally:
             with self._changed:
                 self._used -= given

@@ -33,6 +33,7 @@ from vedur.pipeline.copy.plan import (
 )
 from vedur.pipeline.copy.shape import read_shape, unchanged
 from vedur.pipeline.copy.task import LoadTask, LoadTogether, load_share
+from vedur.pipeline.spark.spark_pool import enter_pool, is_remote
 from vedur.pipeline.spark.tasks import parallelism, try_tasks
 from vedur.sql import query
 from vedur.tables.condition import written
@@ -297,12 +298,9 @@ class SparkLoader:
         return worst.with_values(table=task.table.table)
 
     def _enter_pool(self, title: str) -> None:
-        try:
-            context = self.spark.sparkContext
-        except Exception:  # Spark Connect: the server schedules its sessions by itself
-            return
-        context.setLocalProperty("spark.scheduler.pool", _POOL)
-        context.setLocalProperty("spark.job.description", title)
+        enter_pool(self.spark, _POOL)
+        if not is_remote(self.spark):  # Spark Connect has no titles
+            self.spark.sparkContext.setLocalProperty("spark.job.description", title)
 
 
 def together_title(tables: Sequence[str]) -> str:

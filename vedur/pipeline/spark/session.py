@@ -23,7 +23,8 @@ from vedur.errors import ConfigError, StateError, VedurError, first_line
 from vedur.log import send_to_file
 from vedur.pipeline.spark.java_start import java_settings
 from vedur.pipeline.spark.scratch import HERE, Scratch
-from vedur.pipeline.spark.tasks import is_remote, warm_up
+from vedur.pipeline.spark.spark_pool import is_remote
+from vedur.pipeline.spark.tasks import warm_up
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession as SparkSession
@@ -59,6 +60,7 @@ def start_session(
     log_path: str = "",
     *,
     most_tasks: int | None = None,
+    more_tasks: int = 0,
     dump: str = "",
     echo: bool = False,
 ) -> SparkSession:
@@ -66,8 +68,9 @@ def start_session(
 
     Its own lines go to the file `log_path`; without one to stderr (`echo`), or nowhere.
 
-    A master of this machine's cores runs at most `most_tasks` at once: each has a connection to
-    either database. With `dump`, Java writes an archive of its classes there when it ends.
+    A master of this machine's cores (`local[*]`) runs `more_tasks` than it has cores, and at most
+    `most_tasks` at once: each has a connection to either database. With `dump`, Java writes an
+    archive of its classes there when it ends.
     """
     from pyspark.sql import SparkSession as SparkSession
 
@@ -75,7 +78,7 @@ def start_session(
     logging.getLogger("py4j").setLevel(logging.WARNING)
     # It tells the root logger that Java has gone: the one who asked for something hears it anyway.
     logging.getLogger().addFilter(_not_py4j)
-    wanted = _merged(settings, most_tasks)
+    wanted = _merged(settings, most_tasks, more_tasks)
     wanted |= java_settings(wanted, dump)
     if "spark.remote" in wanted:
         _require_connect()
@@ -161,7 +164,9 @@ def _keep_quiet() -> None:
         server.handle_error = lambda request, client_address: None
 
 
-def _merged(settings: Mapping[str, str], most_tasks: int | None = None) -> dict[str, str]:
+def _merged(
+    settings: Mapping[str, str], most_tasks: int | None = None, more_tasks: int = 0
+) -> dict[str, str]:
     for key, value in settings.items():
         if "password=" in value or "password =" in value:
             raise ConfigError(f'"{key}" holds a password: Spark would show it to its users')
@@ -173,8 +178,10 @@ def _merged(settings: Mapping[str, str], most_tasks: int | None = None) -> dict[
     local = _LOCAL.fullmatch(merged["spark.master"])
     if local:
         tasks = local[1] or "1"
-        if tasks == "*" and most_tasks and most_tasks < (os.cpu_count() or 1):
-            tasks = str(most_tasks)
+        cores = os.cpu_count() or 1
+        count = min(cores + more_tasks, most_tasks or cores + more_tasks)
+        if tasks == "*" and count != cores:
+            tasks = str(count)
         python = os.environ.get("PYSPARK_PYTHON", sys.executable)
         if python == sys.executable and not any(key in merged for key in _OTHER_PYTHON):
             merged.setdefault("spark.python.daemon.module", "vedur.pipeline.spark.task_process")

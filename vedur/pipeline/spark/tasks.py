@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import vedur
 from vedur.errors import InternalError, StateError, VedurError, error_from_json, error_to_json
+from vedur.pipeline.spark.spark_pool import enter_pool, is_remote
 from vedur.pipeline.spark.task_process import settle
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ def try_tasks(
     """Do the same as `run_tasks`, but return errors of ours instead of raising the first one."""
     if not items:
         return []
+    enter_pool(spark)
     if kept is None or is_remote(spark) or not _has_pinned_threads():
         rows = _make_plan(spark, do, items, len(items)).collect()
         return read_answers([row.answer for row in rows], len(items))
@@ -212,11 +214,6 @@ def _remote_parallelism(spark: SparkSession) -> int:
 
     frame = spark.range(0, 10_000).select(functions.spark_partition_id().alias("part"))
     return int(frame.distinct().count())
-
-
-def is_remote(spark: SparkSession) -> bool:
-    """Is this Spark Connect? Then there is no Java here, or at least none that is ours to ask."""
-    return not hasattr(spark, "_jsparkSession")
 
 
 def _has_pinned_threads() -> bool:

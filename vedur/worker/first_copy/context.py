@@ -16,6 +16,7 @@ from vedur.failpoint import reach
 from vedur.names import QualifiedName, parse_name
 from vedur.sql import query
 from vedur.tables.mapping import TableMap
+from vedur.threads import Thread
 from vedur.worker.first_copy.steps import Step
 from vedur.worker.protocol import Applier
 
@@ -93,7 +94,7 @@ class Threads:
                 with self._lock:
                     self._running.discard(threading.current_thread())
 
-        thread = threading.Thread(target=run, name=name, daemon=True)
+        thread = Thread(target=run, name=name, daemon=True)
         with self._lock:
             self._running.add(thread)
         thread.start()

@@ -19,6 +19,7 @@ from vedur.errors import VedurError
 from vedur.queue.batches import get_ticks
 from vedur.sql import query
 from vedur.tables.fkeys import get_valid_pending_fkeys
+from vedur.threads import Thread
 from vedur.worker.first_copy.context import CopySetup
 from vedur.worker.first_copy.states import State, snapshot_is_past
 
@@ -55,7 +56,7 @@ class Settler:
             return
         self._next = now + _PERIOD
         self._look = False
-        self._thread = threading.Thread(
+        self._thread = Thread(
             target=self._run, args=(provider, held, position), name="vedur-settle", daemon=True
         )
         self._thread.start()

@@ -14,7 +14,6 @@ where they are, and removes its own rows by its condition.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from vedur import db as vdb
@@ -27,6 +26,7 @@ from vedur.sql import query
 from vedur.tables.condition import written
 from vedur.tables.indexes import Part, TableDdl, build_jobs, build_part, finish_parts, parse_script
 from vedur.tables.part_rows import name_conflict, why_untold
+from vedur.threads import Pool
 from vedur.worker.first_copy.context import CopySetup, TableJob
 from vedur.worker.first_copy.steps import Step
 
@@ -130,7 +130,7 @@ def build_indexes(
             build_part(db, part)
 
     if first:
-        with ThreadPoolExecutor(min(len(first), setup.build_connections)) as pool:
+        with Pool(min(len(first), setup.build_connections)) as pool:
             list(pool.map(build, first))
     target.execute(f"analyze {job.dest.quoted}")
     return then

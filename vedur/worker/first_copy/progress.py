@@ -11,6 +11,7 @@ from vedur.clock import Clock
 from vedur.db import Database
 from vedur.errors import VedurError
 from vedur.sql import query
+from vedur.threads import Thread
 from vedur.worker.first_copy.context import CopySetup, Plan
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ class Progress:
         self.plan = plan
         self.clock = clock
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="vedur-progress", daemon=True)
+        self._thread = Thread(target=self._watch, name="vedur-progress", daemon=True)
 
     def __enter__(self) -> Progress:
         self._started = self.clock.monotonic()

@@ -50,3 +50,18 @@ def test_a_smaller_budget_lets_nobody_in_until_enough_is_given_back() -> None:
         budget.total = 0
     with budget.load(), budget.take(5) as least:
         assert least == 1
+
+
+def test_queues_take_out_of_a_common_budget() -> None:
+    """One that holds all of its own leaves the rest to the others."""
+    common = Budget(4)
+    first, second = Budget(3, common), Budget(3, common)
+    with first.load(), second.load(), first.take(10) as mine:
+        assert mine == 2  # two loads share the common one
+        with second.take(10) as theirs:
+            assert theirs == 2
+    with first.load(), first.take(10) as mine:
+        assert mine == 3
+        with second.load(), second.take(10) as theirs:
+            assert theirs == 1
+    assert common._used == first._used == second._used == 0
