@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fixtures.place import new_place
-from tests.labs.queues import Queues, children, javas, resident
+from tests.labs.queues import Queues, children, javas, taken
 from vedur import db as vdb
 from vedur.demo.lab import Lab
 
@@ -107,14 +107,14 @@ def test_memory_of_eight_queues(lab: Lab, capsys: pytest.CaptureFixture[str]) ->
             queues.wait_equal(*numbers)
         (java,) = javas(pid)
         tasks = [task for daemon in children(java) for task in (daemon, *children(daemon))]
-        sizes = [resident(pid), resident(java), sum(map(resident, tasks))]
+        sizes = [taken(pid), taken(java), sum(map(taken, tasks))]
         told.append(sizes)
         shown = ", ".join(
             f"{name} {size:.0f}"
             for name, size in zip(("Python", "Java", "tasks"), sizes, strict=True)
         )
         with capsys.disabled():
-            print(f"\n{len(numbers)} queues, resident MB: {shown}, all {sum(sizes):.0f}")
+            print(f"\n{len(numbers)} queues, MB taken: {shown}, all {sum(sizes):.0f}")
         queues.ask("-s", *numbers)
         queues.wait(lambda: queues.pid(1) is None, "the end")
     with capsys.disabled():

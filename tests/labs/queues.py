@@ -138,9 +138,9 @@ def _word(pid: int) -> str:
         return ""
 
 
-def resident(pid: int) -> float:
-    """Memory of a process in MB."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+def taken(pid: int) -> float:
+    """Memory of a process in MB; pages that several have are counted once over all of them."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
             return int(line.split()[1]) / 1024
     return 0.0
