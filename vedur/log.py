@@ -200,6 +200,12 @@ class _JobRouter(logging.Handler):
         self._jobs: dict[str, list[logging.Handler]] = {}
         self._changing = threading.RLock()  # a signal may come while its thread writes a line
 
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Pass a record on without a lock of this handler: a log file that blocks holds those who
+        write to it, and nobody else."""
+        self.emit(record)
+        return True
+
     def emit(self, record: logging.LogRecord) -> None:
         """Pass a record on."""
         job = current_job()
@@ -208,8 +214,9 @@ class _JobRouter(logging.Handler):
         with self._changing:
             own = self._jobs.get(job)
             told = [each for handlers in self._jobs.values() for each in handlers]
-            for handler in own if own is not None else told:
-                handler.handle(record)
+            wanted = list(own) if own is not None else told
+        for handler in wanted:
+            handler.handle(record)
         if self.console is not None:
             self.console.handle(record)
 
@@ -219,8 +226,8 @@ class _JobRouter(logging.Handler):
             old = self._jobs.pop(job, [])
             if handlers:
                 self._jobs[job] = handlers
-            for handler in old:
-                handler.close()
+        for handler in old:
+            handler.close()
 
     def close(self) -> None:
         """Close the handlers of all jobs."""

@@ -17,6 +17,7 @@ from vedur.db.contract import literal
 from vedur.log import (
     TRACE,
     LogOptions,
+    _JobRouter,
     direct_job,
     drop_console,
     holds_password,
@@ -318,4 +319,45 @@ def test_a_job_is_sent_elsewhere(tmp_path) -> None:
         log.info("still there")
     assert "to old" in (tmp_path / "old").read_text()
     assert "still there" in (tmp_path / "new").read_text()
+    setup_logging(LogOptions())
+
+
+def test_a_log_file_that_blocks_holds_nobody_else(tmp_path) -> None:
+    """As a file on a server that does not answer, or a pipe that nobody reads: lines of other jobs
+    are written meanwhile, and their logs can be sent elsewhere."""
+    setup_job_logging(0, console=False)
+    for job in ("a", "b"):
+        direct_job(job, LogOptions(logfile=str(tmp_path / job), console=False))
+    router = next(h for h in logging.getLogger().handlers if isinstance(h, _JobRouter))
+    blocked = router._jobs["a"][0]
+    assert blocked.lock is not None
+    blocked.lock.acquire()
+
+    def write() -> None:
+        with working_for("b"):
+            log.info("of b")
+        direct_job("b", LogOptions(logfile=str(tmp_path / "new"), console=False))
+        with working_for("b"):
+            log.info("of b again")
+
+    try:
+        with working_for("a"):
+            held = [Thread(target=log.info, args=("of a",), daemon=True)]
+        held.append(Thread(target=direct_job, args=("a", None), daemon=True))
+        held[0].start()
+        held[0].join(0.3)  # it waits for its own file by then, or does so later
+        held[1].start()
+        held[1].join(0.3)
+        other = Thread(target=write, daemon=True)
+        other.start()
+        other.join(60)
+        ended = not other.is_alive()
+    finally:
+        blocked.lock.release()
+    for thread in (*held, other):
+        thread.join(60)
+    blocked.close()  # the line of a may have opened it again
+    assert ended
+    assert "of b" in (tmp_path / "b").read_text()
+    assert "of b again" in (tmp_path / "new").read_text()
     setup_logging(LogOptions())
