@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,6 +45,8 @@ class Control:
         self._path = control_path(pidfile)
         self._obey = obey
         self._closed = False
+        # of what follows; a signal that ends the process may come while its thread holds it
+        self._changing = threading.RLock()
         self._listener: socket.socket | None = None
         self._inode = 0
         self._open()
@@ -51,7 +54,9 @@ class Control:
     def keep(self) -> None:
         """Listen anew where somebody has removed the socket: a request would go to the whole
         process otherwise, as a signal."""
-        if not self._closed and not self._is_there():
+        with self._changing:
+            if self._closed or self._is_there():
+                return
             log.info("%s has gone, listening there again", self._path)
             try:
                 self._open()
@@ -60,11 +65,12 @@ class Control:
 
     def close(self) -> None:
         """Stop listening."""
-        self._closed = True
-        if self._is_there():
-            with contextlib.suppress(OSError):
-                Path(self._path).unlink()
-        self._drop()
+        with self._changing:
+            self._closed = True
+            if self._is_there():
+                with contextlib.suppress(OSError):
+                    Path(self._path).unlink()
+            self._drop()
 
     def _open(self) -> None:
         self._drop()

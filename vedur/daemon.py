@@ -44,8 +44,12 @@ class PidFile:
         self.path = path
         self._fd: int | None = None
 
-    def acquire(self) -> None:
-        """Create, lock and write the file. Raises `AlreadyRunning`."""
+    def acquire(self, before: Callable[[], None] = lambda: None) -> None:
+        """Create, lock and write the file. Raises `AlreadyRunning`.
+
+        `before` is called when no process is known to have it and nobody can see it yet; twice
+        where another comes first and goes.
+        """
         temp = f"{self.path}.{os.getpid()}.tmp"
         try:
             fd = os.open(temp, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -54,7 +58,7 @@ class PidFile:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.write(fd, f"{os.getpid()}\n".encode())
-            self._publish(temp)
+            self._publish(temp, before)
         except BaseException:
             os.close(fd)
             raise
@@ -63,16 +67,18 @@ class PidFile:
                 Path(temp).unlink()
         self._fd = fd
 
-    def _publish(self, temp: str) -> None:
+    def _publish(self, temp: str, before: Callable[[], None]) -> None:
         while True:
             try:
+                if not Path(self.path).exists():
+                    before()
                 os.link(temp, self.path)
                 return
             except FileExistsError:
-                if self._replace_stale(temp):
+                if self._replace_stale(temp, before):
                     return
 
-    def _replace_stale(self, temp: str) -> bool:
+    def _replace_stale(self, temp: str, before: Callable[[], None]) -> bool:
         """Replace the file of a dead process by `temp`; False when that file has vanished.
 
         The lock on the old file keeps a second starter from replacing it at the same time.
@@ -95,6 +101,7 @@ class PidFile:
             if pid != os.getpid() and is_running(pid):
                 raise AlreadyRunning(pidfile=self.path)
             _log.info("Ignoring stale pidfile %s: its process is gone", self.path)
+            before()
             Path(temp).rename(self.path)
             return True
         finally:

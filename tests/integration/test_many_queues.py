@@ -153,7 +153,8 @@ def test_one_is_stopped_and_the_others_go_on(site: Site) -> None:
     site.start(*NAMES)
     pid = site.process()
     site.ask("-s", "two")
-    site.lab.wait(lambda: site.pid("two") is None, "the pidfile of two to go", 60.0)
+    site.lab.wait(lambda: "two.pid.control" not in site.left(), "the socket of two to go", 60.0)
+    assert site.pid("two") is None
     assert site.ask("-s", "two").stderr == "No pidfile, process not running\n"
     assert alive(pid) and site.process() == pid
     site.ask("-r", "one")

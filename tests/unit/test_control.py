@@ -89,6 +89,29 @@ def test_a_socket_that_was_removed_is_made_again(pidfile: str) -> None:
     assert not Path(control_path(pidfile)).exists(), "one that is closed stays closed"
 
 
+def test_one_that_is_closed_meanwhile_stays_closed(pidfile: str) -> None:
+    """The main thread looks after a socket while the thread of its worker ends."""
+
+    class Closed(Control):
+        closer: threading.Thread | None = None
+
+        def _is_there(self) -> bool:
+            there = super()._is_there()
+            if not there and self.closer is None:
+                self.closer = threading.Thread(target=self.close)
+                self.closer.start()
+                self.closer.join(0.5)
+            return there
+
+    control = Closed(pidfile, lambda word: None)
+    Path(control_path(pidfile)).unlink()
+    control.keep()
+    assert control.closer is not None
+    control.closer.join(60)
+    assert not Path(control_path(pidfile)).exists()
+    assert not ask(pidfile, "stop")
+
+
 @pytest.mark.parametrize("said", [b"", b"x" * 100, b"stop"], ids=["nothing", "noise", "half"])
 def test_noise_is_no_word(pidfile: str, said: bytes) -> None:
     heard: list[str] = []

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from vedur.clock import SYSTEM, Clock
@@ -188,12 +189,17 @@ class ManyWorkers:
         try:
             for job in self.jobs:
                 if job.pidfile is not None:
-                    _acquire(job.pidfile)
-                    job.control = Control(job.pidfile.path, self._obey(job))
+                    _acquire(job.pidfile, partial(self._listen, job, job.pidfile.path))
         except BaseException:
             self._let_go()
             raise
         reach("queues.claimed")
+
+    def _listen(self, job: QueueJob, pidfile: str) -> None:
+        """Open its socket: whoever sees its pidfile finds the socket beside it, from the first
+        moment to the last. A signal to the pidfile's process would be for all queues."""
+        if job.control is None:
+            job.control = Control(pidfile, self._obey(job))
 
     def _let_go(self) -> None:
         for job in self.jobs:
@@ -201,10 +207,10 @@ class ManyWorkers:
 
     @staticmethod
     def _release(job: QueueJob) -> None:
-        if job.control is not None:
-            job.control.close()
         if job.pidfile is not None:
             job.pidfile.release()
+        if job.control is not None:
+            job.control.close()
 
     def _start(self) -> None:
         for job in self.jobs:
@@ -391,9 +397,9 @@ class ManyWorkers:
         )
 
 
-def _acquire(pidfile: PidFile) -> None:
+def _acquire(pidfile: PidFile, before: Callable[[], None]) -> None:
     try:
-        pidfile.acquire()
+        pidfile.acquire(before)
     except AlreadyRunning as error:
         raise AlreadyRunning(f"{error.message} ({pidfile.path}); no queue was started") from error
 
