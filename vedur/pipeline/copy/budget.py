@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+
+from vedur.errors import CopyAbandoned
+
+#: Seconds between two looks whether a load that waits is still wanted.
+_LOOK = 0.5
 
 
 class Budget:
@@ -34,16 +39,21 @@ class Budget:
                 self._changed.notify_all()
 
     @contextmanager
-    def take(self, wanted: int) -> Iterator[int]:
-        """Connections for one job of a load: its share, or what is free; waits for the first."""
+    def take(self, wanted: int, given_up: Callable[[], bool] = lambda: False) -> Iterator[int]:
+        """Connections for one job of a load: its share, or what is free; waits for the first.
+
+        Others may hold all for hours: raises `CopyAbandoned` when the load is given up meanwhile.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: self._used < max(1, self.total))
+            while not self._changed.wait_for(lambda: self._used < max(1, self.total), _LOOK):
+                if given_up():
+                    raise CopyAbandoned
             total = max(1, self.total)
             share = max(1, total // max(1, self._loads))
             given = min(wanted, share, total - self._used)
             self._used += given
         try:
-            with self.common.take(given) if self.common else nullcontext(given) as mine:
+            with self.common.take(given, given_up) if self.common else nullcontext(given) as mine:
                 yield mine
         finally:
             with self._changed:

@@ -9,7 +9,7 @@ is worked out anew, so that a load which begins later gets its part.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -232,19 +232,26 @@ class SparkLoader:
         snapshot: str,
         visible: str,
         plans: Sequence[TableCopy],
+        given_up: Callable[[], bool] = lambda: False,
     ) -> None:
         """Load small tables in one job; what it leaves, `load` finds with its reason."""
         tasks = tuple(LoadTask(source, target.connstr, snapshot, visible, p, 1) for p in plans)
         wanted = min(_TOGETHER_TASKS, parallelism(self.spark))
         assert self.budget is not None
-        with self.budget.load(), self.budget.take(wanted) as count:
+        with self.budget.load(), self.budget.take(wanted, given_up) as count:
             self._enter_pool(together_title([plan.table for plan in plans]))
             for answer in try_tasks(self.spark, load_share, [LoadTogether(tasks)] * count):
                 if answer.error is not None:
                     log.debug("small tables, loaded one by one: %s", answer.error.message)
 
     def load(
-        self, source: str, target: Database, snapshot: str, visible: str, plan: TableCopy
+        self,
+        source: str,
+        target: Database,
+        snapshot: str,
+        visible: str,
+        plan: TableCopy,
+        given_up: Callable[[], bool] = lambda: False,
     ) -> int:
         """Load what is not loaded yet; rows that the table then has from this copy.
 
@@ -256,7 +263,7 @@ class SparkLoader:
         left = self._left(target, plan)
         with self.budget.load():
             while left > 0:
-                error = self._run_job(task, left, self.budget)
+                error = self._run_job(task, left, self.budget, given_up)
                 if error is not None and not isinstance(error, ConnectError):
                     raise error
                 before, left = left, self._left(target, plan)
@@ -282,12 +289,14 @@ class SparkLoader:
         with target.transaction():
             return target.one(query("copy", "slice_totals"), [plan.queue, plan.table])
 
-    def _run_job(self, task: LoadTask, left: int, budget: Budget) -> VedurError | None:
+    def _run_job(
+        self, task: LoadTask, left: int, budget: Budget, given_up: Callable[[], bool]
+    ) -> VedurError | None:
         self._enter_pool(f"copy {task.table.table}")
         if parallelism(self.spark) <= self.max_connections:
             answers = try_tasks(self.spark, load_share, [replace(task, slices=1)] * left)
         else:
-            with budget.take(left) as count:
+            with budget.take(left, given_up) as count:
                 share = replace(task, slices=_SLICES_PER_TASK)
                 answers = try_tasks(self.spark, load_share, [share] * count)
         errors = [answer.error for answer in answers if answer.error is not None]

@@ -64,16 +64,29 @@ class Loader(Protocol[PlanT]):
         """Up to this size a table is loaded together with others, its indexes in place."""
 
     def load_together(
-        self, source: str, target: vdb.Database, snapshot: str, visible: str, plans: Sequence[PlanT]
+        self,
+        source: str,
+        target: vdb.Database,
+        snapshot: str,
+        visible: str,
+        plans: Sequence[PlanT],
+        given_up: Callable[[], bool],
     ) -> None:
         """Load as many of several small tables as one job can; `load` sees to the rest."""
 
     def load(
-        self, source: str, target: vdb.Database, snapshot: str, visible: str, plan: PlanT
+        self,
+        source: str,
+        target: vdb.Database,
+        snapshot: str,
+        visible: str,
+        plan: PlanT,
+        given_up: Callable[[], bool],
     ) -> int:
         """Load what is not loaded yet; the number of rows.
 
-        `snapshot` is the name of the exported snapshot, `visible` what it sees.
+        `snapshot` is the name of the exported snapshot, `visible` what it sees; where it waits for
+        its turn and is `given_up`, it raises `CopyAbandoned`.
         """
 
 

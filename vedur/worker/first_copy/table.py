@@ -268,7 +268,10 @@ class SnapshotLoad(Generic[PlanT]):
             plans = [plan for _, plan in ready]
             if len(plans) > 1:
                 names = snapshot.exported, snapshot.visible
-                self.loader.load_together(self.provider, target, *names, plans)
+                self.loader.load_together(
+                    self.provider, target, *names, plans,
+                    lambda: all(job.cancelled for job, _ in ready),
+                )  # fmt: skip
             for job, plan in ready:
                 try:
                     visible = self._load(target, job, plan, snapshot)
@@ -307,9 +310,8 @@ class SnapshotLoad(Generic[PlanT]):
         started = self.clock.monotonic()
         with Progress(self.setup, job.name, plan, self.clock) as progress:
             try:
-                rows = self.loader.load(
-                    self.provider, target, snapshot.exported, snapshot.visible, plan
-                )
+                names = snapshot.exported, snapshot.visible
+                rows = self.loader.load(self.provider, target, *names, plan, lambda: job.cancelled)
             except VedurError as error:
                 raise name_conflict(target, job.table.dest_table, error) from error
         progress.finish(target)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
+from vedur.errors import CopyAbandoned
 from vedur.pipeline.copy.budget import Budget
 
 
@@ -65,3 +68,29 @@ def test_queues_take_out_of_a_common_budget() -> None:
         with second.load(), second.take(10) as theirs:
             assert theirs == 1
     assert common._used == first._used == second._used == 0
+
+
+@pytest.mark.parametrize("common", [None, Budget(2)], ids=["its own", "common"])
+def test_a_load_that_waits_for_others_can_be_given_up(common: Budget | None) -> None:
+    """Others hold all for as long as they like; what it held of its own goes back."""
+    mine = Budget(2, common)
+    first = common or mine
+    stopped = threading.Event()
+    ended: list[str] = []
+
+    def wait() -> None:
+        try:
+            with mine.load(), mine.take(2, stopped.is_set):
+                ended.append("has got it")
+        except CopyAbandoned:
+            ended.append("given up")
+
+    thread = threading.Thread(target=wait, daemon=True)
+    with first.take(2) as all_of_it:
+        assert all_of_it == 2
+        thread.start()
+        thread.join(0.1)
+        stopped.set()
+        thread.join(60)
+        assert ended == ["given up"]
+    assert mine._used == mine._loads == first._used == first._loads == 0
