@@ -119,8 +119,9 @@ def test_a_part_that_dies_anywhere_is_taken_up_again(make_merge: MakeMerge) -> N
 
 
 def test_a_lead_that_is_gone_for_long_keeps_what_others_have_loaded(
-    make_merge: MakeMerge,
+    make_merge: MakeMerge, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", "vedur")
     lab = make_merge(3)
     lab.make(DDL, "public.t")
     fill(lab)
@@ -136,6 +137,8 @@ def test_a_lead_that_is_gone_for_long_keeps_what_others_have_loaded(
     for part in others:
         part.start()
     lab.wait(lambda: all(part.state == {"public.t": "in-copy"} for part in others))
+    said = 'its copy waits until table "public.t" of queue "s1" (node "s1_root"), the first of'
+    lab.wait(lambda: sum(said in line for line in caplog.messages) == len(others))
     lead.start(dies)
     lab.wait(lambda: "died here" in lead.error())
     lead.stop()

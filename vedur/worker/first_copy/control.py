@@ -20,6 +20,7 @@ from typing import Generic
 
 from vedur.catalog import TableInfo
 from vedur.catalog.copy_source import NEAREST
+from vedur.catalog.parts import read_parts
 from vedur.catalog.tables import change_table_state, shared_tables
 from vedur.clock import SYSTEM, Clock
 from vedur.db import Database
@@ -40,7 +41,12 @@ from vedur.worker.first_copy.finish import Settler
 from vedur.worker.first_copy.group import Groups
 from vedur.worker.first_copy.hand_over import HandOver
 from vedur.worker.first_copy.ownership import Ownership
-from vedur.worker.first_copy.parts import is_merged, must_wait_for_parts
+from vedur.worker.first_copy.parts import (
+    WAIT_COPY,
+    awaited_parts,
+    is_merged,
+    must_wait_for_parts,
+)
 from vedur.worker.first_copy.places import Places
 from vedur.worker.first_copy.seats import Seats
 from vedur.worker.first_copy.states import MergeState, State
@@ -50,6 +56,8 @@ log = logging.getLogger(__name__)
 
 #: How long `advance` lets a copy reach the agreed tick before it gives the loop back.
 _HAND_OVER_PAUSE = 0.2
+#: Seconds between two lines about a part that waits for another.
+_SAY_AGAIN = 300.0
 
 
 class Copying(Generic[PlanT]):
@@ -68,7 +76,7 @@ class Copying(Generic[PlanT]):
         self.make_applier = make_applier
         self.clock = clock
         self._wake_worker = wake
-        self._lock = threading.Lock()  # of the seven that follow
+        self._lock = threading.Lock()  # of the eight that follow
         self._jobs: dict[str, TableJob] = {}
         self._retry_at: dict[str, float] = {}
         self._begun: set[str] | None = None  # tables with traces of a copy; None: not yet read
@@ -76,6 +84,7 @@ class Copying(Generic[PlanT]):
         self._changed: set[str] = set()  # rewritten on the provider during their last copy
         self._sought: set[str] = set()  # tables for which a node to copy from is looked for
         self._found: dict[str, CopySource] = {}  # and those that it was found for
+        self._say_again: dict[str, float] = {}  # when to say anew for whom a part waits
         self._moved = threading.Event()
         self._stopping = threading.Event()
         self._threads = Threads()
@@ -239,7 +248,31 @@ class Copying(Generic[PlanT]):
             if announced is not None:
                 self._wake_worker()
             return True
-        return must_wait_for_parts(table) and not self._is_loaded(target, table, merged=True)
+        if must_wait_for_parts(table) and not self._is_loaded(target, table, merged=True):
+            self._say_awaited(target, table)
+            return True
+        self._say_again.pop(table.table_name, None)
+        return False
+
+    def _say_awaited(self, target: Database, table: TableInfo) -> None:
+        """Say for whom the load of a part waits, now and then: that one may be gone for long."""
+        name, now = table.table_name, self.clock.monotonic()
+        due = self._say_again.get(name)
+        if due is not None and now < due:
+            return
+        self._say_again[name] = now + _SAY_AGAIN
+        awaited = awaited_parts(read_parts(target, table.dest_table), self.setup.queue, table)
+        if not awaited:
+            return  # it has gone on meanwhile
+        names = ", ".join(map(str, awaited))
+        if table.copy_role != WAIT_COPY:
+            log.info("%s: its copy waits for that of %s", name, names)
+            return
+        log.log(
+            logging.INFO if due is None else logging.WARNING,
+            "%s: its copy waits until %s, the first of the parts, has made %s ready; the worker of "
+            "that queue must run, and reach its provider", name, names, table.dest_table,
+        )  # fmt: skip
 
     def _is_left_alone(self, target: Database, table: TableInfo) -> bool:
         """Read whether its handler copies nothing; then it is in sync as it is, and marked so."""

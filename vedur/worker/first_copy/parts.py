@@ -51,6 +51,24 @@ def must_wait_for_parts(table: TableInfo) -> bool:
     return table.copy_role == WAIT_COPY or too_many
 
 
+def awaited_parts(parts: Sequence[TablePart], queue: str, table: TableInfo) -> list[TablePart]:
+    """Return the parts that the load of one waits for (`must_wait_for_parts`). Pure.
+
+    The lead is the first by its queue's name of those that are not in sync, as the roles have it.
+    """
+    me = find_part(parts, queue, table.table_name)
+    if me is None:
+        return []
+    before = sorted(
+        (part for part in parts
+         if part.merges_with(me) and part.queue < queue and not part.ready),
+        key=lambda part: part.queue,
+    )  # fmt: skip
+    if table.copy_role == WAIT_COPY:
+        return before[:1]
+    return [part for part in before if part.merge_state == "in-copy"]
+
+
 @dataclass(frozen=True)
 class SharedPlace:
     """The table that parts are loaded into, as one of them finds it."""

@@ -9,6 +9,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from vedur.catalog import TableInfo
+from vedur.catalog.parts import TablePart
 from vedur.worker.first_copy.context import CopySetup
 from vedur.worker.first_copy.control import Copying
 from vedur.worker.first_copy.hand_over import HandOver
@@ -57,3 +58,38 @@ def test_the_worker_waits_for_a_copy_only_so_long(monkeypatch: pytest.MonkeyPatc
     assert answer("wanna-sync:7", 62.0)  # the same tick once more: another full wait
     assert answer("do-sync:7", 121.0)
     assert not answer("do-sync:7", 122.0)
+
+
+def test_a_part_says_now_and_then_for_whom_it_waits(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The lead may be gone for long: whoever waits for it says so, but not in every round."""
+    states = {"s1": "ok", "s2": None, "s3": None, "s4": "in-copy", "s5": "in-copy"}
+    parts = [
+        TablePart(queue, "public.t", f"{queue}_root", state, None, False, "leaf", None, False)
+        for queue, state in reversed(states.items())
+    ]
+    monkeypatch.setattr("vedur.worker.first_copy.control.read_parts", lambda db, dest: parts)
+    monkeypatch.setattr(Copying, "_is_loaded", lambda *_, **__: False)
+    clock, nothing = cast(Any, MagicMock()), cast(Any, None)
+    copying = Copying(CopySetup("s5", "job", "dbname=x"), nothing, nothing, clock)
+    caplog.set_level("INFO", "vedur")
+    waits = TableInfo("public.t", True, "in-copy", None, None, None, "wait-copy", 1, "public.t")
+
+    def said(now: float, table: TableInfo) -> list[tuple[str, str]]:
+        clock.monotonic.return_value = now
+        caplog.clear()
+        copying._waits_for_parts(nothing, table)
+        return [(record.levelname, record.getMessage()) for record in caplog.records]
+
+    [(level, message)] = said(0.0, waits)
+    assert level == "INFO"
+    assert 'waits until table "public.t" of queue "s2" (node "s2_root"), the first' in message
+    assert said(299.0, waits) == []
+    assert said(300.0, waits) == [("WARNING", message)]
+    assert said(301.0, replace(waits, copy_role=None)) == []  # it goes on
+    crowded = replace(waits, copy_role="wait-replay", table_attrs="max_parallel_copy=1")
+    told = [("INFO", 'public.t: its copy waits for that of table "public.t" of queue "s4" '
+             '(node "s4_root")')]  # fmt: skip
+    assert said(302.0, crowded) == told
+    assert said(602.0, crowded) == told
