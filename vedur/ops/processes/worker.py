@@ -232,6 +232,9 @@ class WorkerProcess:
         if worker is None:
             return
         settings = worker.settings
+        most = settings.max_connections_per_node
+        if self.beside:
+            most = min(most, share.copies)
         setup = CopySetup(
             settings.queue_name,
             settings.job_name,
@@ -240,16 +243,13 @@ class WorkerProcess:
             retry_sleep=settings.exception_sleep,
             lock_timeout=settings.lock_timeout,
             max_batch_events=settings.max_batch_events,
-            connections=settings.max_connections_per_node,
+            connections=most,
             missing_columns=settings.missing_columns,
             on_error=Policy(settings.on_error),
             reach_node=lambda location: Endpoint.of_node(settings, location).connstr,
         )
         if self._budget is None:
             self._budget = Budget(1, self.beside.budget() if self.beside else None)
-        most = settings.max_connections_per_node
-        if self.beside:
-            most = min(most, share.copies)
         self._budget.total = most
         loader = SparkLoader(spark, most, budget=self._budget)
 
