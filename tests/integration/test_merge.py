@@ -24,6 +24,7 @@ from vedur.ops.remove_table import remove_table
 from vedur.ops.repair import RepairOptions, repair
 from vedur.ops.resync import resync
 from vedur.ops.session import Session
+from vedur.pipeline.copy import Budget
 from vedur.worker.first_copy.steps import Step
 
 __all__ = ["make_merge"]
@@ -152,6 +153,29 @@ def test_a_lead_that_is_gone_for_long_keeps_what_others_have_loaded(
     lab.settle()
     assert lab.merged() == lab.union()
     assert lab.leaf.value(STRUCTURE) == before
+
+
+def test_a_copy_that_waits_for_connections_of_others_ends_with_its_worker(
+    make_merge: MakeMerge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other queues of the process may hold them for hours; the next run takes the copy up."""
+    monkeypatch.setattr("vedur.pipeline.copy.load.parallelism", lambda _spark: 99)
+    lab = make_merge(2)
+    lab.make(DDL, "public.t")
+    fill(lab)
+    add(lab, merge_all=True)
+    common = Budget(1)
+    mine = Budget(1, common)
+    lab.parts[1].budget = mine
+    with common.take(1):
+        lab.start()
+        lab.wait(lambda: mine._used == 1)  # of its own: it waits for one of all
+        lab.parts[1].stop()
+        assert mine._used == mine._loads == 0
+        assert lab.parts[1].state == {"public.t": "in-copy"}
+    lab.start()
+    lab.wait_ok()
+    assert lab.merged() == lab.union()
 
 
 def test_so_many_parts_are_loaded_at_a_time(make_merge: MakeMerge) -> None:

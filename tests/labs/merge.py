@@ -21,7 +21,7 @@ from vedur.config import LondisteSettings
 from vedur.daemon import Signals
 from vedur.db.install import install
 from vedur.ops.session import Session
-from vedur.pipeline.copy import SparkLoader
+from vedur.pipeline.copy import Budget, SparkLoader
 from vedur.pipeline.replay.stage import SparkReplay
 from vedur.worker.batch import BatchRunner
 from vedur.worker.first_copy.context import CopySetup
@@ -44,6 +44,7 @@ class PartLab:
         self.node = f"{queue}_root"
         self.retry_sleep = 0.2
         self.on_error = "stop"
+        self.budget: Budget | None = None  # of connections; its own
         self.running: tuple[threading.Thread, Signals] | None = None
         for db in (root, leaf):
             for name, at in ((self.node, root), ("full", leaf)):
@@ -99,7 +100,7 @@ class PartLab:
             on_step=hook,
             on_error=Policy(self.on_error),
         )
-        loader = SparkLoader(self.spark, 8, 1 << 16)
+        loader = SparkLoader(self.spark, 8, 1 << 16, budget=self.budget)
         copying = Copying(setup, loader, self._applier)
         signals = Signals()
         worker = Worker(self.settings, self._runner, signals=signals, copies=copying)
