@@ -27,6 +27,7 @@ from vedur.catalog.tables import get_table_list
 from vedur.change.event import parse_type
 from vedur.db import Database
 from vedur.errors import StateError, UsageError, VedurError
+from vedur.handlers.registry import handler_attr
 from vedur.node.info import NodeType
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.change_handler import ChangeHandler, change_handler
@@ -246,6 +247,45 @@ def test_truncates_that_a_branch_leaves_out_are_not_passed_on(
     assert len(content(chain["n3"].db, "t")) == 2
 
 
+def test_odd_names_and_types(make_chain: Callable[..., Chain], use_handlers: UseHandlers) -> None:
+    """Names and conditions with percent signs and quotes; values of many types."""
+    use_handlers(**SETTINGS)
+    chain = make_chain(3)
+    ddl = """create table "o%s ""T" ("k'y %%" text, "N" int, shop int, j jsonb, a text[], b bytea,
+        at timestamptz, n numeric, f float8, d date, c char(3), g int generated always as (shop * 2)
+        stored, primary key ("k'y %%", "N"))"""
+    for node in chain.nodes:
+        node.db.execute(ddl)
+        args = ["expect_sync"]
+        if node.name != "n1":
+            call(node.db, "londiste.global_add_table", QUEUE, 'public.o%s "T')
+        call(node.db, "londiste.local_add_table", QUEUE, 'public.o%s "T', args)
+    for node in chain.followers:
+        node.db.execute(SHARDS.format(nr=1))
+        set_handler(node.db, 'public.o%s "T', handler_attr("shard", [
+            "hash_expr=(shop % 10 + (coalesce(j ->> 'it''s', '0'))::int) % 2 * 1",
+        ]))  # fmt: skip
+    table = '"o%s ""T"'
+    rows = r"""select 'k%''\' || i, i, i, '{"it''s": "2", "x": [1.50, "\u00e9\""]}',
+        array['a,b', null, '"{}'], '\x00ff', '2026-01-01 00:00+00', case when i % 3 = 0 then 'NaN'
+        else 1.500 end, 'Infinity', 'infinity', 'c' from generate_series(1, 8) i"""
+    chain.root.execute(
+        f"""insert into {table} ("k'y %%", "N", shop, j, a, b, at, n, f, d, c) {rows}"""
+    )
+    chain.catch_up()
+    chain.root.execute(f"update {table} set shop = shop + 1, j = j || '{{}}' where shop < 6")
+    chain.root.execute(f"""update {table} set j = '{{"it''s": "1"}}' where shop = 7""")
+    chain.root.execute(f"delete from {table} where shop = 8")
+    chain.catch_up()
+    where = "(shop % 10 + (coalesce(j ->> 'it''s', '0'))::int) % 2 = 1"
+    assert len(chain.require_same(table, "n2", "n3", where=where)) > 1
+    for name in ("n2", "n3"):
+        assert chain[name].db.query(f"select 1 from {table} where not ({where})") == []
+    text = "select ev_type from pgq.event_template where ev_extra1 like 'public.o%' order by ev_id"
+    ops = "".join(parse_type(row[0]).op for row in chain["n2"].db.query(text))
+    assert sorted(ops) == sorted("IIII" + "III" + "DDD" + "D")
+
+
 def test_nodes_of_upstream_below(
     make_chain: Callable[..., Chain], use_handlers: UseHandlers, make_db: Callable[..., Database]
 ) -> None:
@@ -274,6 +314,41 @@ def test_nodes_of_upstream_below(
         theirs.execute(SHARDS.format(nr=1))
         run_upstream(theirs.connstr, {"public.t": handler}, [batch])
         assert content(theirs, "t") == chain.require_same("t", "n2", "n3", where="shop & 1 = 1")
+
+
+def test_while_the_branch_copies_and_quarantines(
+    make_chain: Callable[..., Chain], use_handlers: UseHandlers
+) -> None:
+    """Its rows do not tell then what the nodes below have: they get more than they need."""
+    use_handlers(**SETTINGS)
+    chain = sharded(make_chain)
+    branch = chain["n2"]
+    chain.root.execute("insert into t select i, i, 'a' from generate_series(1, 20) i")
+    chain.catch_up()
+    call(branch.db, "londiste.local_set_table_state", QUEUE, "public.t", None, None)
+
+    left = iter(range(5))
+
+    def changed() -> bool:
+        if next(left, None) is not None:
+            chain.root.execute("update t set shop = shop + 1 where id % 5 = 0")
+            chain.root.execute("update t set v = v || 'b' where id % 5 = 1")
+        return chain.states("n2") == {"public.t": "ok"}
+
+    chain.work_until(changed)
+    chain.catch_up()
+    chain.require_same("t", "n2", "n3", where="shop & 1 = 1")
+    attrs = "handler=shard%28key%3Dshop%29&on_error=quarantine-row"
+    branch.db.execute("select londiste.local_set_table_attrs(%s, 'public.t', %s)", [QUEUE, attrs])
+    branch.db.execute("alter table t add check (v <> 'bad')")
+    chain.root.execute("insert into t values (100, 1, 'bad'), (101, 1, 'good')")
+    chain.catch_up()
+    chain.root.execute("update t set shop = 3 where id = 100; update t set shop = 2 where id = 101")
+    chain.root.execute("update t set shop = 5 where id = 2; delete from t where id = 3")
+    chain.catch_up()
+    assert branch.db.value("select count(*) from vedur.quarantine") > 0
+    chain.require_same("t", "n3", where="shop & 1 = 1")
+    assert chain["n3"].db.value("select count(*) from t where shop & 1 = 0") == 0
 
 
 @pytest.mark.parametrize("point", ["batch.staged", "branch.published", "branch.noted"])
