@@ -1064,5 +1064,5 @@ def test_parts_begin_and_end_with_ticks(cascade: Cascade) -> None:
     db.value(note, [queue, start + 120, [], []])
     assert db.value("select count(*) from vedur.published_part") == 0
     for words in ([queue, 1, ["a"], []], ["none", 1, [], []]):
-        with pytest.raises(DatabaseError), db.transaction():
+        with pytest.raises(vdb.DatabaseError), db.transaction():
             db.value(note, words)
