@@ -24,6 +24,7 @@ from vedur.ops.remove_table import remove_table
 from vedur.ops.repair import RepairOptions, repair
 from vedur.ops.resync import resync
 from vedur.ops.session import Session
+from vedur.tables.indexes import NOTHING_GONE, TableDdl
 from vedur.worker.first_copy.steps import Step
 
 __all__ = ["make_merge"]
@@ -209,6 +210,36 @@ def test_one_part_is_copied_anew_removed_and_added_later(make_merge: MakeMerge) 
     assert lab.leaf.value(ids) == 50
     assert lab.leaf.value("select v from t where id = 21") == "after"
     assert lab.leaf.value("select count(*) from t where id = 23") == 0
+
+
+def test_a_part_that_leaves_in_the_middle_of_its_copy_takes_no_rows_away(
+    make_merge: MakeMerge,
+) -> None:
+    """Whether the shard's root removes it or a command does; the other part is in sync."""
+    lab = make_merge(2)
+    lab.make(DDL, "public.t")
+    fill(lab, 5)
+    one, two = lab.parts
+    lab.leaf.execute("insert into t values (11, 1, 'x1')")
+    add(lab, 1, no_merge=True, copy_condition="part = 1", expect_sync=True)
+    before = lab.leaf.value(STRUCTURE)
+    for state in ("in-copy", "catching-up"):
+        add(lab, 2, no_merge=True, copy_condition="part = 2")
+        # what a part has stored that leads while the other is in sync
+        lab.leaf.execute(
+            "update londiste.table_info set merge_state = %s, dropped_ddl = %s"
+            " where queue_name = 's2'",
+            [state, TableDdl((NOTHING_GONE,)).script()],
+        )
+        if state == "in-copy":
+            with two.session() as session:
+                remove_table(session, ["t"])
+        else:
+            # as a worker replays the event: no trigger stands in the way
+            lab.by_hand("select londiste.global_remove_table('s2', 'public.t')")
+        assert lab.merged() == ["(11,1,x1)"], state
+        assert two.state == {} and one.state == {"public.t": "ok"}
+        assert lab.leaf.value(STRUCTURE) == before
 
 
 def test_truncate_takes_the_rows_of_one_part(make_merge: MakeMerge) -> None:
