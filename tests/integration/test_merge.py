@@ -242,6 +242,73 @@ def test_a_part_that_leaves_in_the_middle_of_its_copy_takes_no_rows_away(
         assert lab.leaf.value(STRUCTURE) == before
 
 
+def test_a_part_alone_is_copied_anew_in_the_middle_of_its_copy(make_merge: MakeMerge) -> None:
+    """Its rows are loaded and the indexes are gone: they do not come twice. Rows that a removed
+    part has left stay, then and when the last part is copied anew."""
+    lab = make_merge(2)
+    lab.make(DDL, "public.t")
+    fill(lab, 5)
+    one, two = lab.parts
+    before = lab.leaf.value(STRUCTURE)
+    add(lab, 2, no_merge=True, copy_condition="part = 2")
+    two.start()
+    lab.wait(lambda: two.state == {"public.t": "ok"})
+    with two.session() as session:
+        remove_table(session, ["t"])
+    two.stop()
+    add(lab, 1, no_merge=True, copy_condition="part = 1")
+    reached: list[str] = []
+
+    def hook(place: str) -> None:
+        if place == "copy.rebuild" and len(reached) < 1:
+            reached.append(place)
+            with one.session() as session:
+                resync(session, ["t"])
+            raise ConnectError("the process died here")
+
+    failpoint.set_hook(hook)
+    one.start()
+    lab.wait(lambda: one.state == {"public.t": "ok"})
+    assert reached
+    assert lab.merged() == lab.union()
+    lab.by_hand("update t set v = 'wrong' where part = 1")
+    with one.session() as session:
+        resync(session, ["t"])
+    lab.wait(lambda: one.state == {"public.t": "ok"})
+    assert lab.merged() == lab.union()
+    assert lab.leaf.value(STRUCTURE) == before
+    lab.wait(lambda: lab.debris() == [])
+
+
+def test_a_loaded_part_without_a_condition_does_not_load_again(make_merge: MakeMerge) -> None:
+    """Its copy is set back, as a failover does: its rows are there, and nothing tells them."""
+    lab = make_merge(2)
+    lab.make(DDL, "public.t")
+    fill(lab, 5)
+    one, two = lab.parts
+    add(lab, merge_all=True)
+    one.start()
+    lab.wait(lambda: one.state == {"public.t": "catching-up"})
+    one.stop()
+    lab.leaf.execute("select londiste.local_set_table_state('s1', 'public.t', null, null)")
+    lab.start()
+    lab.wait(lambda: "its rows are in" in one.error())
+    lab.wait(lambda: two.state == {"public.t": "catching-up"})
+    assert "--merge-all" in one.error()
+    assert lab.merged() == lab.union()
+    # what the message says, while no worker sees it
+    lab.stop()
+    for part in lab.parts:
+        with part.session() as session:
+            remove_table(session, ["t"])
+    add(lab, merge_all=True)
+    lab.start()
+    lab.wait_ok()
+    lab.settle()
+    assert lab.merged() == lab.union()
+    lab.wait(lambda: lab.debris() == [])
+
+
 def test_truncate_takes_the_rows_of_one_part(make_merge: MakeMerge) -> None:
     lab = make_merge(2)
     lab.make(DDL, "public.t")
