@@ -105,7 +105,11 @@ def has_left_rows(target: vdb.Database, job: TableJob) -> bool:
     Parts that were removed have left them (remove-table). From here on nobody loads the table.
     """
     condition = written(job.condition, alias="t")
-    if MERGE not in job.table.attrs or condition is None or why_untold(target, job.table.dest_table):
+    if (
+        MERGE not in job.table.attrs
+        or condition is None
+        or why_untold(target, job.table.dest_table)
+    ):
         return False
     target.execute(query("copy", "lock_table").format(table=job.dest.quoted))
     words = {"dest": job.dest.quoted, "condition": condition}
