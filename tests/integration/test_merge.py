@@ -25,6 +25,7 @@ from vedur.ops.repair import RepairOptions, repair
 from vedur.ops.resync import resync
 from vedur.ops.session import Session
 from vedur.pipeline.copy import Budget
+from vedur.tables.indexes import NOTHING_GONE, TableDdl
 from vedur.worker.first_copy.steps import Step
 
 __all__ = ["make_merge"]
@@ -236,6 +237,103 @@ def test_one_part_is_copied_anew_removed_and_added_later(make_merge: MakeMerge) 
     assert lab.leaf.value(ids) == 50
     assert lab.leaf.value("select v from t where id = 21") == "after"
     assert lab.leaf.value("select count(*) from t where id = 23") == 0
+
+
+def test_a_part_that_leaves_in_the_middle_of_its_copy_takes_no_rows_away(
+    make_merge: MakeMerge,
+) -> None:
+    """Whether the shard's root removes it or a command does; the other part is in sync."""
+    lab = make_merge(2)
+    lab.make(DDL, "public.t")
+    fill(lab, 5)
+    one, two = lab.parts
+    lab.leaf.execute("insert into t values (11, 1, 'x1')")
+    add(lab, 1, no_merge=True, copy_condition="part = 1", expect_sync=True)
+    before = lab.leaf.value(STRUCTURE)
+    for state in ("in-copy", "catching-up"):
+        add(lab, 2, no_merge=True, copy_condition="part = 2")
+        # what a part has stored that leads while the other is in sync
+        lab.leaf.execute(
+            "update londiste.table_info set merge_state = %s, dropped_ddl = %s"
+            " where queue_name = 's2'",
+            [state, TableDdl((NOTHING_GONE,)).script()],
+        )
+        if state == "in-copy":
+            with two.session() as session:
+                remove_table(session, ["t"])
+        else:
+            # as a worker replays the event: no trigger stands in the way
+            lab.by_hand("select londiste.global_remove_table('s2', 'public.t')")
+        assert lab.merged() == ["(11,1,x1)"], state
+        assert two.state == {} and one.state == {"public.t": "ok"}
+        assert lab.leaf.value(STRUCTURE) == before
+
+
+def test_a_part_alone_is_copied_anew_in_the_middle_of_its_copy(make_merge: MakeMerge) -> None:
+    """Its rows are loaded and the indexes are gone: they do not come twice. Rows that a removed
+    part has left stay, then and when the last part is copied anew."""
+    lab = make_merge(2)
+    lab.make(DDL, "public.t")
+    fill(lab, 5)
+    one, two = lab.parts
+    before = lab.leaf.value(STRUCTURE)
+    add(lab, 2, no_merge=True, copy_condition="part = 2")
+    two.start()
+    lab.wait(lambda: two.state == {"public.t": "ok"})
+    with two.session() as session:
+        remove_table(session, ["t"])
+    two.stop()
+    add(lab, 1, no_merge=True, copy_condition="part = 1")
+    reached: list[str] = []
+
+    def hook(place: str) -> None:
+        if place == "copy.rebuild" and len(reached) < 1:
+            reached.append(place)
+            with one.session() as session:
+                resync(session, ["t"])
+            raise ConnectError("the process died here")
+
+    failpoint.set_hook(hook)
+    one.start()
+    lab.wait(lambda: one.state == {"public.t": "ok"})
+    assert reached
+    assert lab.merged() == lab.union()
+    lab.by_hand("update t set v = 'wrong' where part = 1")
+    with one.session() as session:
+        resync(session, ["t"])
+    lab.wait(lambda: one.state == {"public.t": "ok"})
+    assert lab.merged() == lab.union()
+    assert lab.leaf.value(STRUCTURE) == before
+    lab.wait(lambda: lab.debris() == [])
+
+
+def test_a_loaded_part_without_a_condition_does_not_load_again(make_merge: MakeMerge) -> None:
+    """Its copy is set back, as a failover does: its rows are there, and nothing tells them."""
+    lab = make_merge(2)
+    lab.make(DDL, "public.t")
+    fill(lab, 5)
+    one, two = lab.parts
+    add(lab, merge_all=True)
+    one.start()
+    lab.wait(lambda: one.state == {"public.t": "catching-up"})
+    one.stop()
+    lab.leaf.execute("select londiste.local_set_table_state('s1', 'public.t', null, null)")
+    lab.start()
+    lab.wait(lambda: "its rows are in" in one.error())
+    lab.wait(lambda: two.state == {"public.t": "catching-up"})
+    assert "--merge-all" in one.error()
+    assert lab.merged() == lab.union()
+    # what the message says, while no worker sees it
+    lab.stop()
+    for part in lab.parts:
+        with part.session() as session:
+            remove_table(session, ["t"])
+    add(lab, merge_all=True)
+    lab.start()
+    lab.wait_ok()
+    lab.settle()
+    assert lab.merged() == lab.union()
+    lab.wait(lambda: lab.debris() == [])
 
 
 def test_truncate_takes_the_rows_of_one_part(make_merge: MakeMerge) -> None:

@@ -19,7 +19,7 @@ class TablePart:
     """One of the tables that bring rows to a local table; `node` is the one that they come from.
 
     `has_ddl`: it leads the first copies and keeps what it has taken away from the table; `loaded`:
-    rows of its first copy are there.
+    rows of its first copy are there, and it is not in sync yet.
     """
 
     queue: str
@@ -79,6 +79,16 @@ def read_parts(db: Database, dest: str) -> list[TablePart]:
         )
         for row in db.query(query("catalog", "parts"), [dest])
     ]
+
+
+def forget_loaded_before(
+    db: Database, queue: str, table: str, dest: str, *, all_parts: bool
+) -> None:
+    """Forget what an earlier registration of a table that was just added had loaded; with
+    `all_parts`, of the tables of all queues that were added with it."""
+    if db.value(query("copy", "may_forget_loaded")):
+        words = {"queue": queue, "table": table, "dest": dest, "all": all_parts}
+        db.execute(query("copy", "forget_loaded_before"), words)
 
 
 def find_part(parts: Sequence[TablePart], queue: str, table: str) -> TablePart | None:

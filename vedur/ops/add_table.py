@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from vedur.catalog.parts import forget_loaded_before
 from vedur.catalog.tables import (
     TableSet,
     all_relations,
@@ -381,6 +382,9 @@ def _add_one(
         if waits_behind(info):
             take_to_branch(db, info, table, words, attrs, dest)
         local_add_table(db, session.queue, table, words, attrs, dest)
+        if not info.is_root:
+            place, every = options.place(table), options.merge_all
+            forget_loaded_before(db, session.queue, table, place, all_parts=every)
         if make and options.create_full:
             here = [t for t in get_table_list(db, session.queue).local if t.table_name in names]
             local = {names[t.table_name]: t.dest_table for t in here}

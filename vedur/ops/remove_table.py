@@ -14,7 +14,7 @@ def remove_table(session: Session, tables: Sequence[str], *, everything: bool = 
     """Remove tables; the sequences of their columns go with them.
 
     Of a table whose copy is cut short the contract's function takes the rows away and brings back
-    what the copy has dropped.
+    what the copy has dropped; where another set brings rows to the same table, all rows stay.
     """
     if not tables and not everything:
         raise UsageError("remove-table needs TABLE... or --all, use --help for help")

@@ -284,7 +284,7 @@ where p.queue_name = %s
   and p.table_name = %s
   and exists (
       select 1 from vedur.copy_slice s
-      where s.queue_name = p.queue_name and s.table_name = p.table_name)
+      where s.queue_name = p.queue_name and s.table_name = p.table_name and s.slice_nr >= 0)
   and not exists (
       select 1 from vedur.copy_slice s
       where s.queue_name = p.queue_name and s.table_name = p.table_name and s.done_at is null)
@@ -414,6 +414,38 @@ where queue_name = %s
 -- name: loaded_parts
 -- Tables with slices of a first copy that are in the table already.
 select distinct queue_name, table_name from vedur.copy_slice where done_at is not null
+
+-- name: mark_loaded
+-- All slices of a part are loaded. Until it is in sync a row without pages says so: if its copy begins anew, its rows
+-- are there.
+insert into vedur.copy_slice
+    (queue_name, table_name, slice_nr, source_schema, source_name, page_from, done_at)
+values (%s, %s, -1, '', '', 0, clock_timestamp())
+
+-- name: forget_loaded
+delete from vedur.copy_slice where queue_name = %s and table_name = %s and slice_nr < 0
+
+-- name: may_forget_loaded
+-- Does this database keep such rows, and may this role remove them?
+select coalesce(pg_catalog.has_table_privilege(pg_catalog.to_regclass('vedur.copy_slice'), 'select')
+    and pg_catalog.has_table_privilege(pg_catalog.to_regclass('vedur.copy_slice'), 'delete')
+    and pg_catalog.has_schema_privilege(pg_catalog.to_regnamespace('vedur'), 'usage'), false)
+
+-- name: forget_loaded_before
+-- A table was added (or all parts of one): what an earlier registration of it had loaded says nothing about it.
+delete from vedur.copy_slice s
+using londiste.table_info t
+where s.slice_nr < 0
+  and t.queue_name = s.queue_name
+  and t.table_name = s.table_name
+  and t.local
+  and coalesce(t.dest_table, t.table_name) = %(dest)s
+  and (%(all)s or (t.queue_name = %(queue)s and t.table_name = %(table)s))
+
+-- name: has_other_rows
+-- Has the table rows that do not fulfil the condition of a part?
+select exists (select from {dest} as t where ({condition}
+    ) is not true)
 
 -- name: lock_table
 -- Waits for those who load it, and keeps others out until the transaction ends.

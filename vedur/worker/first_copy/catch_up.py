@@ -209,6 +209,7 @@ class CatchUp:
 
     def _finish(self, seat: Seat) -> None:
         reach("copy.ok")
+        seat.target.execute(query("copy", "forget_loaded"), [self.setup.queue, self.job.name])
         forget_consumer_with(self.setup, seat.provider, seat.target, self.job.consumer)
         self.setup.enter(seat.target, self.job, Step.FOREIGN_KEYS)
         log.info("%s: in sync", self.job.name)

@@ -106,21 +106,41 @@ class SharedPlace:
 
     @property
     def empties(self) -> bool:
-        """May the table be emptied: by the lead, once, with nobody's rows in it?"""
-        if not self.leads or self.stripped or self.me.keeps_rows:
+        """May the table be emptied: by the lead, once, with nobody's rows in it? A part that is
+        alone may do it again: what is there came from its own earlier copies."""
+        if self.me.keeps_rows:
+            return False
+        if not self.others:
+            return True
+        if not self.leads or self.stripped:
             return False
         return not any(p.loaded or p.copied or p.ready or p.keeps_rows for p in self.others)
+
+
+def has_left_rows(target: vdb.Database, job: TableJob) -> bool:
+    """Has a table that could be emptied rows that are not of this part, by its condition?
+
+    Parts that were removed have left them (remove-table). From here on nobody loads the table.
+    """
+    condition = written(job.condition, alias="t")
+    if (
+        MERGE not in job.table.attrs
+        or condition is None
+        or why_untold(target, job.table.dest_table)
+    ):
+        return False
+    target.execute(query("copy", "lock_table").format(table=job.dest.quoted))
+    words = {"dest": job.dest.quoted, "condition": condition}
+    return bool(target.query(query("copy", "has_other_rows").format(**words))[0][0])
 
 
 def remove_own_rows(target: vdb.Database, job: TableJob, place: SharedPlace) -> None:
     """Remove the rows that an earlier copy of this part has brought, and no others.
 
     The load is one transaction: an attempt that died has left nothing. Only rows that were in sync
-    once (resync), or were loaded before other parts came, can be there, and a condition must tell
-    them.
+    once (resync), that were loaded before other parts came, or whose copy was set back when they
+    were loaded, can be there, and a condition must tell them.
     """
-    if not place.others:
-        return
     dest = job.table.dest_table
     why = why_untold(target, dest)
     if not why:
@@ -129,8 +149,8 @@ def remove_own_rows(target: vdb.Database, job: TableJob, place: SharedPlace) -> 
         target.execute(query("copy", "remove_part").format(**words))
     elif place.me.loaded:
         raise StateError(
-            f'a copy of "{job.name}" died with some of its rows in "{dest}", and they cannot be '
-            f"told from the rows of other parts: {why}. Remove all parts of the table "
+            f'the copy of "{job.name}" would begin anew, but its rows are in "{dest}" already, and '
+            f"cannot be told from the rows of other parts: {why}. Remove all parts of the table "
             "(remove-table), and add them again with --merge-all"
         )
 

@@ -59,7 +59,12 @@ from vedur.worker.first_copy.context import (
     PlanT,
     TableJob,
 )
-from vedur.worker.first_copy.parts import SharedPlace, build_indexes, remove_own_rows
+from vedur.worker.first_copy.parts import (
+    SharedPlace,
+    build_indexes,
+    has_left_rows,
+    remove_own_rows,
+)
 from vedur.worker.first_copy.places import ConsumerPlace, read_consumer_node
 from vedur.worker.first_copy.progress import Progress
 from vedur.worker.first_copy.states import State
@@ -438,7 +443,8 @@ class SnapshotLoad(Generic[PlanT]):
         if place.leads and not place.stripped:
             # nobody loads now: what others have loaded is seen from here on
             target.execute(query("copy", "lock_table").format(table=job.dest.quoted))
-            place = SharedPlace.read(target, self.setup.queue, job)
+            # (of this part it was read before its slices were planned anew)
+            place = replace(SharedPlace.read(target, self.setup.queue, job), me=place.me)
             if not place.ready:  # parts that are replayed need the indexes
                 self._strip_indexes(target, job)
             if self.setup.table(target, job.name).dropped_ddl is None:
@@ -446,7 +452,7 @@ class SnapshotLoad(Generic[PlanT]):
                 local_set_table_struct(target, self.setup.queue, job.name, script)
             reach("copy.led")
         self.setup.enter(target, job, Step.TRUNCATE)
-        if place.empties:
+        if place.empties and not has_left_rows(target, job):
             relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
             only = "" if relation.kind == "p" else "only "
             target.execute(f"truncate {only}{job.dest.quoted}")
@@ -482,6 +488,7 @@ class SnapshotLoad(Generic[PlanT]):
             target.execute(query("copy", "end_part"), words)
             job.table = replace(job.table, custom_snapshot=visible, merge_state=state)
             target.execute(query("copy", "forget_slices"), [self.setup.queue, job.name])
+            target.execute(query("copy", "mark_loaded"), [self.setup.queue, job.name])
             reach("copy.joined")
 
     def _require_own_rows(self, target: vdb.Database, job: TableJob) -> None:

@@ -7,7 +7,9 @@ as $$
 --
 -- Another part that is still being copied into the same table inherits them. Otherwise the
 -- half of the rows that was copied goes, and indexes and constraints come back. Indexes that the
--- copy had brought back by itself before it was cut short are made again.
+-- copy had brought back by itself before it was cut short are made again. Where another table of a
+-- set brings rows to the same table, all rows stay: nothing here tells whose they are. (A part
+-- that waits behind a combined queue brings none.)
 --
 -- Parameters: i_queue_name - cascaded queue; i_table_name - name in the set.
 -- Returns: nothing.
@@ -50,9 +52,21 @@ begin
         where t.queue_name = _heir.queue_name
             and t.table_name = _heir.table_name;
     elsif londiste.find_table_oid(_row.dest) is not null then
-        execute 'truncate '
-            || case when londiste.find_rel_oid(_row.dest, 'p') is null then 'only ' else '' end
-            || londiste.quote_fqname(_row.dest);
+        if not exists (
+            select 1
+            from londiste.table_info t
+                join pgq_node.node_info n on n.queue_name = t.queue_name
+                left join pgq_node.node_info c on c.queue_name = n.combined_queue
+            where t.local
+                and n.node_type <> 'root'
+                and c.node_type is distinct from 'branch'
+                and coalesce(t.dest_table, t.table_name) = _row.dest
+                and (t.queue_name, t.table_name) <> (i_queue_name, i_table_name)
+        ) then
+            execute 'truncate '
+                || case when londiste.find_rel_oid(_row.dest, 'p') is null then 'only ' else '' end
+                || londiste.quote_fqname(_row.dest);
+        end if;
         for _index in
             select pg_catalog.format('%I.%I', p.part ->> 'schema', p.part ->> 'name')
             from pg_catalog.regexp_matches(

@@ -15,7 +15,7 @@ create table if not exists vedur.copy_slice (
     constraint copy_slice_pkey primary key (queue_name, table_name, slice_nr)
 );
 comment on table vedur.copy_slice is
-    'first copy: ranges of pages of the source; page_to NULL is open-ended; done_at is set in the transaction that loaded the range';
+    'first copy: ranges of pages of the source; page_to NULL is open-ended; done_at is set in the transaction that loaded the range; slice_nr -1: all rows of a part of a merged table are there';
 
 create table if not exists vedur.copy_progress (
     queue_name      text not null,
