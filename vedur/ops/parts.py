@@ -14,7 +14,7 @@ from vedur.catalog.tables import get_table_list, global_add_table, local_add_tab
 from vedur.db import Database
 from vedur.errors import DatabaseError, StateError
 from vedur.log import mask
-from vedur.node.info import NodeInfo, NodeType, get_queue_locations
+from vedur.node.info import NodeInfo, NodeType, get_node_info, get_queue_locations
 from vedur.ops.session import Session
 
 
@@ -69,8 +69,10 @@ def require_nobody_below(session: Session, info: NodeInfo, tables: Iterable[str]
     if combined is None or info.combined_type != NodeType.ROOT.value:
         return
     wanted = set(tables)
+    root = get_node_info(session.db, combined)
+    own = root.node_name if root is not None else None  # not the part's: each queue has its names
     for member in get_queue_locations(session.db, combined):
-        if member.node_name == info.node_name or member.dead:
+        if member.node_name == own or member.dead:
             continue
         try:
             there = session.remote(member.node_location, f"combined.{member.node_name}")
