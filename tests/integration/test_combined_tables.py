@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,9 @@ from vedur.ops.change_handler import ChangeHandler, change_handler
 from vedur.ops.compare import CompareOptions, compare
 from vedur.ops.drop_node import drop_node
 from vedur.ops.move_position import MoveTo, move_position
+from vedur.ops.parts import require_nobody_below
 from vedur.ops.rejoin.run import RejoinOptions, rejoin
+from vedur.ops.remove_table import remove_table
 from vedur.ops.resync import resync
 
 MakeCombined = Callable[..., Combined]
@@ -100,10 +103,19 @@ def test_a_copy_that_nodes_below_would_miss_is_refused(make_combined: MakeCombin
     lab.work_until(lambda: state(lab, "p1", "c1") == "ok")
     lab.flow("c2")
     add(lab, COMBINED, "c2")
-    refused = pytest.raises(StateError, match=r'node "c2" of combined queue "all" has public\.t')
-    with lab["p1", "c1"].session() as session, refused:
+    has_it = r'node "c2" of combined queue "all" has public\.t'
+    with lab["p1", "c1"].session() as session, pytest.raises(StateError, match=has_it):
         resync(session, ["t"])
     assert state(lab, "p1", "c1") == "ok"
+    # the node of the part has a name in the part's queue, which says nothing in the combined one
+    with lab["p1", "c1"].session() as session:
+        info = session.require_node()
+        with pytest.raises(StateError, match=has_it):
+            require_nobody_below(session, replace(info, node_name="c2"), ["public.t"])
+        require_nobody_below(session, replace(info, node_name="x"), ["public.other"])
+        with lab[COMBINED, "c2"].session() as below:
+            remove_table(below, ["t"])
+        require_nobody_below(session, replace(info, node_name="x"), ["public.t"])
 
 
 def test_commands_about_rows_are_not_for_a_waiting_part(make_combined: MakeCombined) -> None:
@@ -128,6 +140,9 @@ def test_commands_about_rows_are_not_for_a_waiting_part(make_combined: MakeCombi
                 change_handler(part, ChangeHandler(table="t", handler="nop"))
             with pytest.raises(StateError, match="all changes of a table go on there"):
                 add_table(part, AddTable(tables=["x"], copy_condition="id > 1"))
+            with pytest.raises(StateError, match="all changes of a table go on there"):
+                args = ["ignore_truncate=1"]
+                add_table(part, AddTable(tables=["x"], handler="londiste", handler_args=args))
     with lab[COMBINED, "c2"].session() as session:
         with pytest.raises(StateError, match="while parts are merged into it"):
             rejoin(session, RejoinOptions())
@@ -141,13 +156,17 @@ def test_commands_about_rows_are_not_for_a_waiting_part(make_combined: MakeCombi
     assert get_node_info(lab.dbs["c2"], COMBINED) is None
 
 
-def test_a_condition_on_a_part_stops_its_worker(make_combined: MakeCombined) -> None:
-    """Another program can have written it; changes that do not fulfil it would go on."""
+def test_a_condition_or_a_handler_on_a_part_stops_its_worker(make_combined: MakeCombined) -> None:
+    """Another program can have written it; changes that it leaves out would go on."""
     lab = make_combined(parts=1)
     lab.table()
-    lab.dbs["c1"].execute(
-        "update londiste.table_info set table_attrs = 'copy_condition=id+%%3E+1'"
-        " where queue_name = 'p1'"
-    )
-    with pytest.raises(StateError, match=r'this node has only some rows of table "public\.t"'):
-        lab.work("p1", "c1")
+    text = "update londiste.table_info set table_attrs = %s where queue_name = 'p1'"
+    for attrs, said in (
+        ("copy_condition=id+%3E+1", r'this node has only some rows of table "public\.t"'),
+        ("handler=londiste%28ignore_truncate%3D1%29", r'"public\.t" has handler "londiste\('),
+    ):
+        lab.dbs["c1"].execute(text, [attrs])
+        with pytest.raises(StateError, match=said):
+            lab.work("p1", "c1")
+    lab.dbs["c1"].execute(text, ["handler=londiste"])
+    lab.work("p1", "c1")
