@@ -244,7 +244,8 @@ def add_table(session: Session, options: AddTable) -> None:
         mappings = [options.mapping(table, handled[table]) for table in tables]
         require_part_fit(provider, session.queue, info.provider_node or "", mappings)
     if not options.expect_sync:
-        require_nobody_below(session, info, tables)
+        otherwise = "; if all rows are here and no other part brings the table, use --expect-sync"
+        require_nobody_below(session, info, tables, otherwise=otherwise)
     for number, table in enumerate(tables):
         try:
             source, there = provider, TableSet()

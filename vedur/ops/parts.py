@@ -62,9 +62,15 @@ def require_all_changes(info: NodeInfo) -> None:
         )
 
 
-def require_nobody_below(session: Session, info: NodeInfo, tables: Iterable[str]) -> None:
-    """Raise where a first copy of a part would bring rows to the combined root that nodes which
-    have the table already never get; a node that does not answer may have it."""
+def require_nobody_below(
+    session: Session,
+    info: NodeInfo,
+    tables: Iterable[str],
+    what: str = "a first copy",
+    otherwise: str = "",
+) -> None:
+    """Raise where a first copy of a part, or a repair, would bring rows to the combined root that
+    nodes which have the table already never get; a node that does not answer may have it."""
     combined = info.combined_queue
     if combined is None or info.combined_type != NodeType.ROOT.value:
         return
@@ -87,9 +93,9 @@ def require_nobody_below(session: Session, info: NodeInfo, tables: Iterable[str]
             names = ", ".join(sorted(found))
             raise StateError(
                 f'node "{member.node_name}" of combined queue "{combined}" has {names} already, '
-                "and rows that a first copy brings here do not get into the queue: nothing is "
-                "changed; remove-table it there, and add it again when the copy here is done, or "
-                "use --expect-sync if all rows are there"
+                f"and rows that {what} brings here do not get into the queue: nothing is "
+                "changed; remove-table it there, and add it again when this is done here"
+                f"{otherwise}"
             )
 
 
