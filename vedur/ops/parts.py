@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vedur.catalog.tables import get_table_list, global_add_table, local_add_table
+from vedur.change.attrs import MAX_PARALLEL_COPY, MERGE, decode_attrs, encode_attrs
 from vedur.db import Database
 from vedur.errors import DatabaseError, StateError
 from vedur.log import mask
@@ -41,7 +42,8 @@ def require_unmerged(info: NodeInfo, verb: str) -> None:
         raise StateError(
             f"{verb} is not for this node: it is merged into combined queue "
             f'"{info.combined_queue}", whose nodes would miss what it mends, or get changes twice; '
-            "nothing is changed: drop-node it, create it again, and add its tables again"
+            "nothing is changed: drop-node it, create it again, and add its tables again (one that "
+            "other parts bring, too: remove-table it of all of them first, then --merge-all)"
         )
     if info.target_for:
         raise StateError(
@@ -103,11 +105,13 @@ def take_to_branch(
     db: Database, info: NodeInfo, table: str, words: list[str], attrs: str | None, dest: str | None
 ) -> None:
     """Take a table of a waiting part to the node as one of the combined queue, which copies it; in
-    the transaction in which the part gets it."""
+    the transaction in which the part gets it. Its copy is one of all parts: nothing is merged."""
     assert info.combined_queue is not None
     known = get_table_list(db, info.combined_queue).find(table)
     if known is not None and known.local:
         return
     global_add_table(db, info.combined_queue, table)
     kept = [word for word in words if word not in ("expect_sync", "no_merge", "merge_all")]
-    local_add_table(db, info.combined_queue, table, kept, attrs, dest)
+    left = decode_attrs(attrs)
+    stored = {key: left[key] for key in left if key not in (MERGE, MAX_PARALLEL_COPY)}
+    local_add_table(db, info.combined_queue, table, kept, encode_attrs(stored), dest)
