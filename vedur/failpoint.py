@@ -74,7 +74,7 @@ POINTS: dict[str, tuple[str, ...]] = {
     "rename": ("announced", "switched", "forgotten"),
     "tick": ("set",),
     # worker/roles/branch.py, worker/branch_queue.py: what a branch does beyond a leaf
-    "branch": ("published", "noted", "reported", "synced", "reopened"),
+    "branch": ("published", "reported", "synced", "reopened"),
     # worker/combined_queue.py, worker/roles/part.py: what a part of a combined queue does
     "combined": ("published", "handled", "moved", "joined"),
     # ops/processes/many.py: a process of several queues; all pidfiles, all threads, one has ended

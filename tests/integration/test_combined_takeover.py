@@ -28,6 +28,8 @@ MakeCombined = Callable[..., Combined]
 
 pytestmark = pytest.mark.usefixtures("without_spark")
 PATIENCE = 90.0
+#: Steps of a takeover that only a set with parts has; tests/torture/test_short.py looks here.
+KILLED = frozenset({"takeover.parts_level"})
 
 
 def with_branch(make_combined: MakeCombined) -> Combined:

@@ -330,7 +330,7 @@ def test_noise_does_no_harm(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_workers_and_files_of_others(spark: Any, server: SessionServer, path: str) -> None:
-    with pytest.raises(FileExistsError, match="another worker"):
+    with pytest.raises(FileExistsError, match="another process"):
         SessionServer(spark, path, lambda: 4)
     SharedComparer(path, 4).close()
     Path(path).rename(f"{path}.moved")

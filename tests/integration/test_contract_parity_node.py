@@ -33,6 +33,7 @@ EXTRA_FUNCTIONS = {
     "londiste.trigger_plan",
     "londiste.drop_trigger",
     "londiste.drop_partition_triggers",
+    "londiste.follow_seq",
     "londiste.copy_table_actions",
     "londiste.local_add_table_combined",
     "londiste.restore_table_struct",

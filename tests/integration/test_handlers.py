@@ -143,15 +143,24 @@ def test_an_entrance_of_the_queue(quick_leaf: Callable[..., Leaf]) -> None:
 def test_a_shard_on_a_branch_passes_all_shards_on(
     make_chain: Callable[..., Chain], use_handlers: UseHandlers, without_spark: None
 ) -> None:
-    """Where somebody has said so: it passes on its own otherwise (`test_published_part.py`)."""
+    """Londiste's branch would pass on its own: so somebody must have said that all is right."""
     use_handlers(**SHARD_SETTINGS)
     chain = make_chain(3)
     chain.table("public.t", DDL)
     for number, node in enumerate(chain.followers):
         node.db.execute(HASH)
         node.db.execute(SHARDS.format(nr=number, mask=1, count=2))
-        set_handler(node.db, "public.t", "shard(key=shop&pass_on=all)")
+        set_handler(node.db, "public.t", "shard(key=shop)")
+    branch = chain["n2"]
     chain.root.execute("insert into t select i, i % 4, 'a' from generate_series(1, 20) i")
+    with pytest.raises(StateError, match=r"those of all shards.*pass_on=all"):
+        chain.catch_up()
+    assert content(branch.db, "t") == []
+    with branch.session() as session:
+        wanted = ChangeHandler(table="t", handler="shard", handler_args=["key=shop"])
+        with pytest.raises(UsageError, match="pass_on=all"):
+            change_handler(session, wanted)
+    set_handler(branch.db, "public.t", "shard(key=shop&pass_on=all)")
     chain.catch_up()
     chain.root.execute("update t set shop = shop + 1, v = 'b' where id < 6")
     chain.catch_up()

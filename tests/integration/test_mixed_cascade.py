@@ -149,10 +149,11 @@ def test_a_consumer_moves_to_a_branch_and_back_by_position(
 
     collector(branch, "--unregister")
     collector(chain.root, "--unregister")
-    branch.value("select pgq.set_queue_config(%s, 'rotation_period', '0')", [QUEUE])
     used: set[int] = set()
 
     def all_tables_used() -> bool:
+        # again and again: the branch takes the root's settings with each report
+        branch.value("select pgq.set_queue_config(%s, 'rotation_period', '0')", [QUEUE])
         used.add(branch.value("select queue_cur_table from pgq.queue"))
         return used == {0, 1, 2}
 

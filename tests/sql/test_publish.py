@@ -932,7 +932,6 @@ CLOSED = [
     "select vedur.create_raw_stage('q', 0)",
     "select vedur.drop_raw_stages('q')",
     "select vedur.copies_by_snapshot('q')",
-    "select vedur.note_published_parts('q', 1, '{}', '{}')",
 ]
 INNER = [
     "select vedur.burn_numbers('pgq.queue', 1)",
@@ -959,8 +958,7 @@ def test_parts_are_for_the_whole_only(db: vdb.Database, role: str, text: str) ->
 
 
 def test_a_writer_can_neither_ask_nor_mark(db: vdb.Database) -> None:
-    asked = "select vedur.get_published_parts('q', 1, 2)"
-    for text in ("select vedur.mark_tick_copy('q', 'c')", "select vedur.shown_tick('q')", asked):
+    for text in ("select vedur.mark_tick_copy('q', 'c')", "select vedur.shown_tick('q')"):
         with pytest.raises(PrivilegeError), db.transaction():
             db.execute("set local role pgq_writer")
             db.execute(text)
@@ -1036,33 +1034,3 @@ def test_a_long_queue_is_not_read_for_each_batch(cascade: Cascade) -> None:
         before = cascade.branch.value(scans, [events])
         cascade.publish(ticks)
         assert cascade.branch.value(scans, [events]) == before
-
-
-# -- parts -----------------------------------------------------------------------------------------
-
-
-def test_parts_begin_and_end_with_ticks(cascade: Cascade) -> None:
-    db, queue = cascade.branch, cascade.queue
-    note = "select vedur.note_published_parts(%s, %s, %s::text[], %s::text[])"
-    asked = "select * from vedur.get_published_parts(%s, %s, %s)"
-
-    def parts(after: int, until: int | None) -> list[tuple[str, str]]:
-        return [tuple(row) for row in db.query(asked, [queue, after, until])]
-
-    start = db.value("select max(tick_id) from pgq.tick")
-    assert db.value(note, [queue, start + 5, ["a", "b"], ["x", "y"]]) == 2
-    assert db.value(note, [queue, start + 7, ["a", "b"], ["x", "y"]]) == 0
-    assert db.value(note, [queue, start + 9, ["a"], ["z"]]) == 3
-    assert parts(start, start + 5) == []
-    assert parts(start, start + 6) == [("a", "x"), ("b", "y")]
-    assert parts(start + 8, start + 10) == [("a", "x"), ("a", "z"), ("b", "y")]
-    assert parts(start + 9, start + 10) == parts(start + 9, None) == [("a", "z")]
-    assert parts(start + 90, None) == [("a", "z")]
-    assert db.value(note, [queue, start + 9, [], []]) == 1
-    assert parts(start + 9, None) == []
-    db.execute("update pgq.tick set tick_id = tick_id + 100")  # what has ended is forgotten
-    db.value(note, [queue, start + 120, [], []])
-    assert db.value("select count(*) from vedur.published_part") == 0
-    for words in ([queue, 1, ["a"], []], ["none", 1, [], []]):
-        with pytest.raises(DatabaseError), db.transaction():
-            db.value(note, words)

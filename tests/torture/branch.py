@@ -67,12 +67,7 @@ def at_branch(what: str, action: str) -> Run:
         c.node = MID
         other = choose(c, "batch") if action == "hold" else None
         with bring.get(what, lambda c: contextlib.nullcontext())(c):
-            c.rig.arm(
-                c.process,
-                point,
-                action,
-                c.rng.randint(0, 4) if what in ("published", "noted") else 0,
-            )
+            c.rig.arm(c.process, point, action, c.rng.randint(0, 4) if what == "published" else 0)
             if what == "reopened":
                 c.rig.ok(MID, "resume")
             if not c.rig.fired(c.process, REACH):

@@ -23,7 +23,7 @@ from vedur.errors import DatabaseError, StateError
 from vedur.handlers.registry import Handled, facts_queries, resolve
 from vedur.names import parse_name
 from vedur.sql import query
-from vedur.tables.columns import Columns, keeps_names, parse_columns
+from vedur.tables.columns import Columns, parse_columns
 from vedur.tables.mapping import TableMap
 
 #: merge_state of a table whose copy is done; `?` is how old versions wrote it.
@@ -248,7 +248,6 @@ def apply_handler(table: TableMap, handled: Handled) -> TableMap:
         rows=rows,
         calls=handled.calls,
         applies=scope.applies,
-        publish=handled.publish,
         partitions=scope.partitions,
         uncomparable=scope.uncomparable,
         unrepairable=scope.unrepairable,
@@ -272,7 +271,7 @@ def missing_part(there: TableInfo, wanted: TableMap) -> str:
     if not has.applies or set(wanted.operations) - set(has.operations):
         return by_handler
     condition, listed = has.condition, has.columns
-    same_names = keeps_names(listed) and keeps_names(wanted.columns)
+    same_names = _keeps_names(listed) and _keeps_names(wanted.columns)
     if condition and not (same_names and condition == wanted.condition):
         return f"rows where {condition}"
     if listed is not None:
@@ -280,6 +279,10 @@ def missing_part(there: TableInfo, wanted: TableMap) -> str:
         if not (same_names and asked and asked <= {name for name, _ in listed}):
             return "some of its columns"
     return ""
+
+
+def _keeps_names(columns: Columns | None) -> bool:
+    return all(name == here for name, here in columns or ())
 
 
 def sharing(db: Database, queue: str, table: TableInfo) -> list[str]:

@@ -18,7 +18,6 @@ cannot be declared: it gets many rows at a time, as an Arrow record batch, in ta
 | `facts_query` | driver | its answer is read from the node's database in each round of a worker |
 | `scope` | driver | after that; cheap and pure, its answer is kept |
 | `branch_problem` | driver | on a branch, in `add-table` and in each round of its worker |
-| `publish` | driver | as `scope`; its answer counts on a branch |
 | `check` | driver | in `add-table`, before a first copy is planned, before changes are staged |
 | `settings` | driver | as `scope`, for handlers with `rows` |
 | `check_columns` | tasks | once for each set of columns that changes have in a task |
@@ -39,7 +38,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from vedur.change.event import Event
 from vedur.errors import UsageError
 from vedur.tables.event_function import Statement
-from vedur.tables.published import Publish
 from vedur.tables.row_function import ColumnSet, TableFacts
 from vedur.tables.target import Partitions
 
@@ -53,7 +51,6 @@ __all__ = [
     "Event",
     "Handler",
     "Partitions",
-    "Publish",
     "Scope",
     "Statement",
     "TableFacts",
@@ -186,15 +183,6 @@ class Handler:
             "a branch passes all events on as they are, so its queue would hold the rows as they "
             "were before; give it to the leaves below"
         )
-
-    def publish(self, facts: tuple[Any, ...] | None) -> Publish | None:
-        """Return how a branch passes on the events of the rows that `scope` gives it and of no
-        others; None where it passes all events on as they are. `facts` is the row of `facts_query`.
-
-        It needs a condition, and neither `rows` nor `statements` nor partitions. Nodes of Vedur
-        below such a branch must have the same condition: they refuse its events otherwise.
-        """
-        return None
 
     def check_columns(self, names: Sequence[str]) -> None:
         """Raise StateError where a change with a whole row of these columns cannot be served, for

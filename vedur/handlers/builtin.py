@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vedur.errors import StateError, UsageError
-from vedur.handlers.api import NO_COLUMN, Argument, ColumnSet, Handler, Publish, Scope, switch
+from vedur.handlers.api import NO_COLUMN, Argument, ColumnSet, Handler, Scope, switch
 from vedur.handlers.dispatch import PRESETS, Dispatch
 from vedur.handlers.function import ApplyFunction, MultiMaster
 from vedur.handlers.obfuscate import Obfuscate
@@ -168,12 +168,12 @@ class Shard(Handler):
         Argument("key", "the column that is hashed"),
         Argument("hash_key", "the same; if both are given, this one counts"),
         Argument("hash_expr", "an expression over the columns instead of the function of the ini"),
-        switch("disable_replay", "1: nothing is copied or applied; a branch needs pass_on=all"),
+        switch("disable_replay", "1: nothing is copied or applied, a branch passes events on"),
         Argument(
             "pass_on",
-            "what a branch passes on: own: the events of its own shard; all: those of all shards",
-            ("own", "all"),
-            "own",
+            "all: needed on a branch, whose nodes below get the events of all shards and must have "
+            "this handler, too",
+            ("all",),
         ),
         _IGNORE_TRUNCATE,
     )
@@ -205,25 +205,14 @@ class Shard(Handler):
         return self.options.get("shard_info_sql") or SHARD_INFO
 
     def branch_problem(self) -> str:
-        """A branch that does not have the rows cannot tell which of them an update moves."""
-        if self._passes_all_on or not self.is_on("disable_replay"):
+        """Upstream's branch passes on its own share only, and nodes below may rely on that."""
+        if self.argument("pass_on"):
             return ""
         return (
-            "without the rows (disable_replay) nobody can tell which of them an update moves from "
-            "shard to shard: leave disable_replay out, or let it pass on the events of all shards "
-            "(--handler-arg=pass_on=all), and give this handler to the nodes below"
+            "one of Londiste's passes on the events of its own shard, and one of Vedur's those of "
+            "all shards, so nodes below without this handler would get rows of other shards: give "
+            "it to them, too, and say so here with --handler-arg=pass_on=all"
         )
-
-    @property
-    def _passes_all_on(self) -> bool:
-        return self.argument("pass_on") == "all"
-
-    def publish(self, facts: tuple[Any, ...] | None) -> Publish | None:
-        """Pass on this node's share, as upstream's branches do; nodes of upstream's below look for
-        the hash of a row that leaves it."""
-        if self._passes_all_on or self.is_on("disable_replay"):
-            return None
-        return Publish(f"hash={read_shard(facts)[0]}")
 
     def scope(self, facts: tuple[Any, ...] | None, names: Mapping[str, str]) -> Scope:
         """Select this node's share; a row whose hash changes comes or goes with the change."""

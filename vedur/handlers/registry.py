@@ -42,10 +42,9 @@ from vedur.errors import (
 from vedur.handlers.adapter import adapt
 from vedur.handlers.api import NO_COLUMN, Handler, Scope
 from vedur.handlers.builtin import DEFAULT_HANDLER, HANDLERS
-from vedur.tables.columns import Columns, keeps_names, parse_columns
+from vedur.tables.columns import Columns, parse_columns
 from vedur.tables.condition import columns_of
 from vedur.tables.event_function import EventFunction
-from vedur.tables.published import Publish
 from vedur.tables.row_function import RowFunction
 from vedur.threads import current_job
 
@@ -82,7 +81,7 @@ class RegisteredTable(Protocol):
 @dataclass(frozen=True)
 class Handled:
     """A table's handler, and what it makes of the table; `rows` is None where rows stay, `calls`
-    where changes are applied, `publish` where a branch passes all events on."""
+    where changes are applied."""
 
     stored: str
     handler: Handler = field(compare=False)
@@ -90,7 +89,6 @@ class Handled:
     rows: RowFunction | None = None
     calls: EventFunction | None = None
     mark: str = ""  # of what the rows here depend on, where that is more than the provider's
-    publish: Publish | None = None
 
     @property
     def plain(self) -> bool:
@@ -156,10 +154,7 @@ class Registry:
         if facts is not None and calls is None:
             told.append(scope.condition or "")  # which rows are here depends on the answer
         mark = fingerprint("\n".join(told)) if told else ""
-        publish = handler.publish(facts)
-        if publish is not None:
-            _require_part(stored, scope, plain=rows is None and calls is None)
-        return Handled(stored, handler, scope, rows, calls, mark, publish)
+        return Handled(stored, handler, scope, rows, calls, mark)
 
     @staticmethod
     def _row_function(stored: str, handler: Handler, scope: Scope) -> RowFunction | None:
@@ -171,16 +166,6 @@ class Registry:
             None if scope.rewrites is NO_COLUMN else scope.rewrites,
             scope.filters,
             scope.mends,
-        )
-
-
-def _require_part(stored: str, scope: Scope, *, plain: bool) -> None:
-    """Raise where a branch could not tell which events are about the rows that it has."""
-    changes = set("IUD") <= set(scope.operations)
-    if not (plain and changes and scope.applies and scope.condition) or scope.partitions:
-        raise UsageError(
-            f'handler "{stored}" says how to pass a part of the events on (publish), which takes a '
-            "condition, all operations, and neither a function over rows nor partitions"
         )
 
 
@@ -498,7 +483,6 @@ def require_handlers(tables: Iterable[RegisteredTable], *, passes_on: bool = Fal
         handled = resolve(table)
         if passes_on and handled is not None:
             refusal = branch_refusal(handled.stored, handled.handler)
-            refusal = refusal or names_refusal(handled, decode_attrs(table.table_attrs))
             if refusal:
                 raise StateError(f'table "{table.table_name}": {refusal}')
 
@@ -507,15 +491,3 @@ def branch_refusal(stored: str, handler: Handler) -> str:
     """Say why a handler cannot be on a branch; empty where it can."""
     problem = handler.branch_problem()
     return f'handler "{stored}" cannot be on a branch: {problem}' if problem else ""
-
-
-def names_refusal(handled: Handled, attrs: Mapping[str, str | None]) -> str:
-    """Say why a branch cannot pass a part on where columns have other names here: nodes below have
-    the condition in theirs, and could not tell that it is the same. Empty where it can."""
-    listed = attrs.get(COLUMNS)
-    if handled.publish is None or not listed or keeps_names(parse_columns(listed)):
-        return ""
-    return (
-        f'handler "{handled.stored}" cannot pass a part of the events on from a branch where '
-        "columns have other names (--columns)"
-    )

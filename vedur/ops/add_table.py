@@ -59,7 +59,6 @@ from vedur.ops.parts import (
     take_to_branch,
     waits_behind,
 )
-from vedur.ops.published import require_part_fit
 from vedur.ops.session import Session
 from vedur.ops.sync_lists import sync_tables
 from vedur.ops.wait_sync import wait_sync
@@ -240,9 +239,6 @@ def add_table(session: Session, options: AddTable) -> None:
     nodes = CopyNodes(session, info, options.copy_from, force=options.force)
     tables = _choose(session, info, provider, nodes, options)
     handled = {table: plan_handler(session, info, options, table) for table in tables}
-    if not info.is_root:
-        mappings = [options.mapping(table, handled[table]) for table in tables]
-        require_part_fit(provider, session.queue, info.provider_node or "", mappings)
     if not options.expect_sync:
         otherwise = "; if all rows are here and no other part brings the table, use --expect-sync"
         require_nobody_below(session, info, tables, otherwise=otherwise)

@@ -40,7 +40,6 @@ from vedur.ops.handlers import (
     require_times,
 )
 from vedur.ops.parts import require_all_changes
-from vedur.ops.published import require_part_fit
 from vedur.ops.session import Session
 from vedur.tables.checks import TableAt
 from vedur.tables.mapping import TableMap
@@ -98,7 +97,6 @@ def change_handler(session: Session, options: ChangeHandler) -> None:
         log.info("%s: has this handler already", name)
         return
     wanted = apply_handler(_without_handler(table), handled)
-    require_part_fit(session.provider(info), session.queue, info.provider_node or "", [wanted])
     old = _mapping(table)
     _require_same_place(table, old, wanted)
     # rows without a mark were made by rules that nobody knows

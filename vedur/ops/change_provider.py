@@ -77,7 +77,6 @@ from vedur.node.state import (
 from vedur.ops.create_node import require_serving
 from vedur.ops.members import SetView, find_consumer, read_member, read_members
 from vedur.ops.pause import NoAnswer, wait_accepted
-from vedur.ops.published import require_node_fit
 from vedur.ops.session import Session
 from vedur.sql import query
 
@@ -212,8 +211,6 @@ class _Mover:
         if above is None:
             raise StateError(f'node "{self.move.provider}" is not initialized')
         require_serving(self.new, above)
-        if self.is_worker:
-            require_node_fit(self.db, self.new, self.queue, self.move.provider)
         self._require_own_consumer()
         self._find_tick()  # of another reign: the tick that would be waited for is another one
         self._wait_for_tick(self.tick, max_wait)

@@ -14,7 +14,6 @@ from vedur.handlers.api import Handler, Scope
 from vedur.handlers.registry import (
     Handled,
     branch_refusal,
-    names_refusal,
     parse_stored,
     registry,
     require_apart,
@@ -68,8 +67,6 @@ def read_handled(
             raise StateError(f'handler "{stored}" cannot be used for table "{table}": {problem}')
     handled = registry().resolve(stored, table, attrs.get(COLUMNS), facts)
     require_apart(handled, attrs.get(COPY_CONDITION), attrs.get(COLUMNS))
-    if info.node_type is NodeType.BRANCH and (refusal := names_refusal(handled, attrs)):
-        raise UsageError(refusal)
     return handled
 
 

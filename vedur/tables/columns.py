@@ -55,11 +55,6 @@ def source_names(columns: Columns | None) -> Mapping[str, str] | None:
     return None if columns is None else {here: source for source, here in columns}
 
 
-def keeps_names(columns: Columns | None) -> bool:
-    """Has every column that comes here its own name?"""
-    return all(name == here for name, here in columns or ())
-
-
 def _unquoted(text: str) -> str:
     text = text.strip()
     return text[1:-1].replace('""', '"') if text.startswith('"') else text

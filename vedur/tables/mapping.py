@@ -16,7 +16,6 @@ from vedur.names import QualifiedName, parse_name
 from vedur.tables.columns import Columns, source_names
 from vedur.tables.condition import written
 from vedur.tables.event_function import EventFunction
-from vedur.tables.published import Publish
 from vedur.tables.row_function import RowFunction
 from vedur.tables.target import Partitions
 
@@ -56,9 +55,9 @@ class TableMap:
     The rest is what its handler makes of it: `operations` are the events that are applied (R is
     TRUNCATE), `rows` is called for all rows on their way here, `calls` gives the statements for an
     event instead, `applies` False means that nothing
-    comes, `partitions` says which tables rows go to instead of `dest`, `publish` what a branch
-    passes on, None for all events; `uncomparable` says why nobody can tell which rows should be
-    here, `unrepairable` why rows that the provider lacks may be right.
+    comes, `partitions` says which tables rows go to instead of `dest`; `uncomparable` says why
+    nobody can tell which rows should be here, `unrepairable` why rows that the provider lacks may
+    be right.
 
     `shared`: rows of other tables are in the same table here, and `condition` tells which are its
     own; it leaves the others alone.
@@ -81,7 +80,6 @@ class TableMap:
     calls: EventFunction | None = None
     applies: bool = True
     partitions: Partitions | None = None
-    publish: Publish | None = None
     shared: bool = False
     # No part of what was staged for a table: it stays good when these change.
     uncomparable: str = field(default="", compare=False)
@@ -108,15 +106,6 @@ class TableMap:
     def source_columns(self) -> Mapping[str, str] | None:
         """From column names here to those of the provider; None where they are the same."""
         return source_names(self.columns)
-
-
-@dataclass(frozen=True, slots=True)
-class PassedOn:
-    """A table of which a branch passes on a part of the events. `known`: its rows here are those
-    that the nodes below have, so it can be told which rows an update moves."""
-
-    table: TableMap
-    known: bool
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from vedur.change.event import Event
 from vedur.change.quarantine import Quarantine
 from vedur.db import Database
 from vedur.db.role import set_replication_role
-from vedur.tables.mapping import PassedOn, TableMap
+from vedur.tables.mapping import TableMap
 from vedur.worker.protocol import Applier, S, warn_missing
 
 
@@ -25,7 +25,6 @@ class AppliedRange(ABC, Generic[S]):
     db: Database  # the node's own database, in autocommit mode between the steps
     applier: Applier[S]
     tables: Sequence[TableMap]  # known once the range is planned
-    passed_on: Sequence[PassedOn] = ()  # on a branch: tables whose events it passes on in part
 
     def plan(self) -> None:
         """Read what must be known before anything is staged."""
@@ -93,9 +92,7 @@ def _apply_once(work: AppliedRange[S]) -> None:
         quarantine = work.open_quarantine()
         if staged is not None:
             set_replication_role(work.db, "replica")
-            outcome = work.applier.apply(
-                work.db, staged, work.tables, work.handle, quarantine, work.passed_on
-            )
+            outcome = work.applier.apply(work.db, staged, work.tables, work.handle, quarantine)
             warn_missing(outcome)
         work.close_quarantine()
         work.publish(staged)

@@ -20,17 +20,11 @@ thread into the other slot (`stage_ahead.py`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic
 
 from vedur.catalog import TableInfo
-from vedur.catalog.published import (
-    PublishedPart,
-    find_unfit,
-    get_published_parts,
-    tells_parts,
-)
 from vedur.catalog.tables import change_table_state, is_in_sync
 from vedur.change.attrs import same_but_policy
 from vedur.change.event import Event, EventRange
@@ -39,7 +33,6 @@ from vedur.change.snapshot import Snapshot
 from vedur.db import Database
 from vedur.errors import InternalError, LostPosition, StaleStage, StateError
 from vedur.failpoint import reach
-from vedur.handlers.registry import stored_handler
 from vedur.node import WorkerState, get_worker_state
 from vedur.node.epoch import check_epoch
 from vedur.node.position import LOST, REMEDY, AppliedTick, complete_tick, keeps_ticks, lock_position
@@ -50,7 +43,7 @@ from vedur.queue.publish import EndTick, TickRow, read_tick_rows
 from vedur.queue.ranges import event_range, late_events
 from vedur.queue.slices import Tick
 from vedur.sql import query
-from vedur.tables.mapping import PassedOn, TableMap
+from vedur.tables.mapping import TableMap
 from vedur.worker.apply_range import AppliedRange, apply_range
 from vedur.worker.batch_log import BatchLog
 from vedur.worker.branch_queue import BranchQueue
@@ -80,17 +73,6 @@ def replicas(tables: Sequence[TableInfo]) -> tuple[TableMap, ...]:
     return tuple(table for table in here if table.applies)
 
 
-def passed_on(tables: Sequence[TableInfo], doubtful: Collection[str]) -> tuple[PassedOn, ...]:
-    """The tables whose events a branch passes on in part. Which rows the nodes below have is not
-    known of one that is being copied, or of `doubtful` ones, of which events are in quarantine."""
-    found = ((t, t.mapping) for t in tables if stored_handler(t))
-    return tuple(
-        PassedOn(here, t.ready and not t.custom_snapshot and t.table_name not in doubtful)
-        for t, here in found
-        if here.publish is not None
-    )
-
-
 @dataclass
 class BatchRunner(Generic[S]):
     """What outlives a batch: settings, the applier, what is staged ahead, what was learnt."""
@@ -107,7 +89,6 @@ class BatchRunner(Generic[S]):
     branch: BranchQueue | None = None  # where a branch passes batches on to
     combined: CombinedQueue | None = None  # where a part is merged into
     _keeps: bool | None = None  # does the target keep which tick was applied?
-    _tells: bool | None = None  # can the provider tell of which tables its queue has a part?
 
     def __post_init__(self) -> None:
         self.ahead = StageAhead(self.applier, self.target_connstr)
@@ -134,14 +115,6 @@ class BatchRunner(Generic[S]):
             self._keeps = keeps_ticks(target)
         return self._keeps
 
-    def get_parts(self, provider: Database, batch: Batch) -> tuple[PublishedPart, ...]:
-        """Read of which tables the provider has passed on a part in a batch."""
-        if self._tells is None:
-            self._tells = tells_parts(provider)
-        if not self._tells:
-            return ()
-        return get_published_parts(provider, self.queue, batch.prev_tick, batch.tick)
-
     def close(self) -> None:
         """Wait for what is being staged, and end."""
         self.ahead.close()
@@ -163,8 +136,6 @@ class BatchRun(AppliedRange[S]):
     _ticks: list[Tick] = field(default_factory=list)  # of the batch, both ends included
     _later: list[Tick] = field(default_factory=list)  # its last tick and those behind it
     _tick_rows: list[TickRow] = field(default_factory=list)  # of the batch, for a branch
-    passed_on: tuple[PassedOn, ...] = ()
-    _parts: tuple[PublishedPart, ...] = ()  # what the provider has passed on in part
     _outlook: Outlook = field(default_factory=Outlook)
     _quarantine: BatchQuarantine | None = None
     _state: WorkerState | None = None  # the node, once its position is locked
@@ -204,11 +175,6 @@ class BatchRun(AppliedRange[S]):
             self._tick_rows = read_tick_rows(self.provider, self.queue, batch.prev_tick, batch.tick)
         self._outlook = self.runner.quarantine.read_outlook(self.db, inside)
         self.tables = self._outlook.mark(replicas(self.known))
-        self._parts = self.runner.get_parts(self.provider, batch)
-        if unfit := find_unfit(self._parts, self.known, self.node.provider_node or ""):
-            raise StateError(unfit)
-        if self.runner.branch is not None:
-            self.passed_on = passed_on(self.known, self._outlook.in_order)
         self.stats = {"count": 0}
 
     def stage(self) -> S | None:
@@ -350,8 +316,6 @@ class BatchRun(AppliedRange[S]):
         slot = self.runner.ahead.slot
         if branch is not None:
             branch.publish(self.db, slot, raw, self._tick_rows, state.global_watermark)
-            own = [PublishedPart(p.table.name, p.table.condition or "") for p in self.passed_on]
-            branch.note_parts(self.db, self.batch.prev_tick, tuple({*own, *self._parts}))
         elif combined is not None:
             end, time, provider = self._ticks[-1], self.batch.time, state.provider_node
             tick = EndTick(end.id, time, end.event_seq, end.snapshot.text, provider)
@@ -384,8 +348,6 @@ class BatchRun(AppliedRange[S]):
     def committed(self, staged: S | None) -> None:
         """Free the slot, and go on with the one that is staged ahead."""
         self.times.mark("commit")
-        if self.runner.branch is not None:
-            self.runner.branch.passes_all = not (self.passed_on or self._parts)
         runner, ahead = self.runner, self.runner.ahead
         runner.quarantine.batch_committed(self._quarantine)
         if staged is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vedur.catalog.published import PublishedPart, note_published_parts
 from vedur.db import Database
 from vedur.failpoint import reach
 from vedur.queue.publish import TickRow, publish
@@ -23,7 +22,6 @@ class BranchQueue:
     tick_by_tick: bool = False  # upstream copies tables from here: each batch is one tick
     sync_watermark: bool = False  # nodes below hear of another watermark than the root's
     root_watermark: int | None = None  # the root's own, where it is not passed on
-    passes_all: bool = False  # it is noted that no table is passed on in part
 
     def publish(
         self,
@@ -39,10 +37,3 @@ class BranchQueue:
         said = watermark if self.sync_watermark else None
         publish(db, self.queue, slot, slices, events, ticks, said)
         reach("branch.published")
-
-    def note_parts(self, db: Database, after: int, parts: Sequence[PublishedPart]) -> None:
-        """Write of which tables the batch behind a tick has a part, in its transaction; `committed`
-        tells when that is known to have been kept."""
-        if parts or not self.passes_all:
-            note_published_parts(db, self.queue, after, sorted(parts))
-        reach("branch.noted")

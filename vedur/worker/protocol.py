@@ -13,7 +13,7 @@ from vedur.catalog import TableInfo
 from vedur.change.event import Event, EventRange
 from vedur.change.quarantine import Quarantine
 from vedur.db import Database
-from vedur.tables.mapping import PassedOn, TableMap
+from vedur.tables.mapping import TableMap
 
 log = logging.getLogger(__name__)
 
@@ -91,10 +91,8 @@ class Applier(Protocol[S]):
         tables: Sequence[TableMap],
         handle: Callable[[Event], None],
         quarantine: Quarantine | None = None,
-        passed_on: Sequence[PassedOn] = (),
     ) -> Outcome:
-        """Merge, in the transaction of the caller; `quarantine` takes what cannot be applied. Raw
-        events of `passed_on` that the branch does not pass on are taken out."""
+        """Merge, in the transaction of the caller; `quarantine` takes what cannot be applied."""
 
     def done(self, db: Database, slot: int) -> None:
         """Free the slot: what it held is merged."""

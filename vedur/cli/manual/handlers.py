@@ -37,12 +37,12 @@ _WHERE = """## Where they hold
 | partitions by a column (`daily_field`) | yes | yes, also for rows that move | but for retention |
 | partitions by time (`daily_event`) | to the table itself | yes | refused: the rows are a history |
 
-On a branch, handlers decide about its own tables; its queue has all events as they are, but for
-those that a handler leaves out (`publish`). A handler that changes rows is refused there, because
-the branch would pass the clear rows on. It is refused on the root, too; `encoding` is one of them.
-`shard` and `part` on a branch pass on the events of its own shard only, `pass_on=all` those of all
-shards ([a part of a table](../how-to/cascade.md#a-part-of-a-table)). `change-filter` is refused for
-tables with a handler that decides which rows come.
+On a branch, handlers decide about its own tables; its queue has all events as they are. So a
+handler that changes rows is refused there, because the branch would pass the clear rows on. It is
+refused on the root, too; `encoding` is one of them. `shard` and `part` on a branch of Londiste's
+pass on the events of its own shard only; here they are refused unless `pass_on=all` says that the
+nodes below have the handler, too. `change-filter` is refused for tables with a handler that decides
+which rows come.
 
 ## Of Vedur
 
@@ -94,10 +94,10 @@ def _interface() -> str:
 
 
 def _members() -> Iterator[str]:
-    for member in (api.Scope, api.Partitions, api.Publish, api.Argument):
+    for member in (api.Scope, api.Partitions, api.Argument):
         yield f"### {member.__name__}\n\n{_text(member.__doc__)}\n"
     yield "### Methods\n"
-    for name in ("trigger_words", "facts_query", "scope", "publish", "check", "rows"):
+    for name in ("trigger_words", "facts_query", "scope", "check", "rows"):
         yield f"#### {name}\n\n{_text(getattr(Handler, name).__doc__)}\n"
 
 

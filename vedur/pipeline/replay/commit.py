@@ -32,7 +32,6 @@ from vedur.errors import DatabaseError, RowByRowNeeded, StaleStage, StateError, 
 from vedur.pipeline.replay.in_order import Ordered
 from vedur.pipeline.replay.merge import Merged, Step, TableMerge, merge_together
 from vedur.pipeline.replay.parts import find_part, read_moment
-from vedur.pipeline.replay.published import PublishedParts
 from vedur.pipeline.replay.row_by_row import RowWise
 from vedur.pipeline.replay.staged import TOGETHER, Staged, StagedTable
 from vedur.pipeline.replay.staging_tables import log_name
@@ -83,7 +82,6 @@ class Commit:
     quarantine: Quarantine | None = None
     replace: bool = False
     alone: set[str] = field(default_factory=set)  # tables that are not merged with others
-    published: PublishedParts | None = None  # on a branch: what it passes on of some tables
     result: Result = field(default_factory=Result)
 
     def run(self) -> Result:
@@ -94,7 +92,6 @@ class Commit:
         self._require_order()
         self._require_shapes()
         self._require_logged(staged)
-        self._pass_on(0, first)
         self._truncate([name for name, ev_id in staged.truncates.items() if ev_id < first])
         self._merge_all(first)
         logged = any(t.logged for t in staged.tables.values())
@@ -102,19 +99,10 @@ class Commit:
             self._in_order(staged, self._as_they_are(), 0, first)
         for event in staged.barriers:
             self._barrier(event)
-            if event.ev_type != "EXECUTE":
-                continue
-            end = min((s for s in scripts if s > event.ev_id), default=_NO_END)
-            self._pass_on(event.ev_id, end)
-            if logged:
+            if event.ev_type == "EXECUTE" and logged:
+                end = min((s for s in scripts if s > event.ev_id), default=_NO_END)
                 self._in_order(staged, self.load_specs(self._renamed()), event.ev_id, end)
         return self.result
-
-    def _pass_on(self, after: int, until: int) -> None:
-        """Choose what the branch passes on of the events between two scripts; the tables are as
-        they were before these events."""
-        if self.published is not None and self.staged.raw is not None:
-            self.staged.raw = self.published.choose(self.staged.raw, after, until)
 
     def _renamed(self) -> tuple[TableMap, ...]:
         """The tables under the names that they have here now: a script may have renamed some."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,6 @@ from vedur.names import parse_name
 from vedur.pipeline.replay.commit import Commit, Handler, Result
 from vedur.pipeline.replay.fast_path.columns import LEAST_RUN
 from vedur.pipeline.replay.forward import RawEvents, RawStages
-from vedur.pipeline.replay.published import PublishedParts
 from vedur.pipeline.replay.staged import Staged, check, combined, fit_together
 from vedur.pipeline.replay.staging_tables import (
     clear_stages,
@@ -37,7 +36,7 @@ from vedur.pipeline.replay.staging_tables import (
 from vedur.pipeline.replay.task import FLUSH_BYTES, StageTask
 from vedur.pipeline.spark.tasks import KeptPlans, run_tasks
 from vedur.sql import query
-from vedur.tables.mapping import PassedOn, TableMap, TableSpec
+from vedur.tables.mapping import TableMap, TableSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -316,25 +315,18 @@ class SparkReplay:
         wanted: Iterable[TableMap],
         handle: Handler,
         quarantine: Quarantine | None = None,
-        passed_on: Sequence[PassedOn] = (),
     ) -> Result:
         """Merge into the tables, calling `handle` for events that are not about rows."""
-        load_specs = lambda tables: self._load(db, tables)  # noqa: E731
-        published = None
-        if passed_on:
-            stage = self._raw.name(db, staged.slot)
-            published = PublishedParts(db, self.queue, stage, passed_on, load_specs)
         commit = Commit(
             db,
             staged,
             tuple(wanted),
             handle,
             restage=self._restage_as_log,
-            load_specs=load_specs,
+            load_specs=lambda tables: self._load(db, tables),
             quarantine=quarantine,
             replace=self.replace,
             alone=self._alone,
-            published=published,
         )
         result = commit.run()
         self._warn_missing(result.missing_columns)
