@@ -101,16 +101,23 @@ def test_scripts_truncates_and_foreign_tables_go_on_as_they_should(
         call(lab.dbs[place], "londiste.global_add_table", queue, "only_below")
     call(lab.dbs["d1"], "londiste.local_add_table", COMBINED, "only_below", ["expect_sync"])
     lab.dbs["p1"].execute("insert into only_below values (1)")
+    for place in ("c1", "d1"):
+        lab.dbs[place].execute("create table notes (note text)")
     for part in lab.parts:  # each part has run it; below it arrives twice and is run once
         lab.dbs[part].execute("alter table t add column more text default 'x'")
         said = ("add-more.sql", "alter table t add column more text default 'x'", True)
         call(lab.dbs[part], "londiste.execute_start", part, *said)
         call(lab.dbs[part], "londiste.execute_finish", part, "add-more.sql")
+        # this one is meant for each part, below the combined root as well
+        each = ("each.sql", "insert into notes values ('each')", True, "per-part=yes")
+        call(lab.dbs[part], "londiste.execute_start", part, *each)
+        call(lab.dbs[part], "londiste.execute_finish", part, "each.sql")
     write(lab, "p1", range(100, 105))
     write(lab, "p2", range(200, 205))
     lab.flow("d1")
     assert lab.require_union("c1", "d1")
-    assert [e.ev_type for e in lab.events()].count("EXECUTE") == 2
+    assert [e.ev_type for e in lab.events()].count("EXECUTE") == 4
+    assert len(lab.rows("c1", table="notes")) == len(lab.rows("d1", table="notes")) == 2
     # the combined root does not have the table: it is for the nodes below, as with Londiste
     assert lab.rows("d1", table="only_below") == ["(1)"]
     # one part alone brings this one: a TRUNCATE of it is whole
@@ -153,7 +160,8 @@ def test_a_truncate_of_a_table_of_several_parts_stops_the_part_and_is_not_passed
     rows = lab.rows("c1")
     lab.dbs["p1"].execute("truncate t")
     lab.tick("p1")
-    with pytest.raises(StateError, match="which has rows of other tables, too"):
+    said = r'which has rows of other tables, too.* on every node below combined queue "all"'
+    with pytest.raises(StateError, match=said):
         lab.work("p1", "c1")
     lab["p1", "c1"].worker._close_connections(doubtful=True)
     with lab["p1", "c1"].session() as session:

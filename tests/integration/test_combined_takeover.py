@@ -20,6 +20,7 @@ from vedur.errors import OtherEpoch, StateError
 from vedur.node.info import NodeType, get_node_info
 from vedur.node.part import read_parts
 from vedur.ops.resurrect.run import ResurrectOptions, resurrect
+from vedur.ops.takeover.checks import why_untold
 from vedur.ops.takeover.options import TakeoverOptions
 from vedur.ops.takeover.run import takeover
 
@@ -252,6 +253,7 @@ def test_a_part_that_was_made_a_moment_ago_cannot_be_taken_over(
     with living(lab, away), pytest.raises(StateError, match="is not known yet"):
         move(lab, "c1", "c2")
     assert get_node_info(lab.dbs["c1"], COMBINED).is_root  # type: ignore[union-attr]
+    assert "drop-node the part here" in why_untold("c2", "p1", None)  # nobody is left to tell
 
 
 @pytest.mark.parametrize("point", ["takeover.closed", "takeover.parts_level", "takeover.promoted"])

@@ -40,6 +40,8 @@ class TableNode:
         found = why_not_copied(self.info.node_type, self.tables.find(wanted.name), wanted)
         if not found and (parts := self.unready_parts(wanted.name)):
             found = f"first copies of parts are not done there ({', '.join(parts)})"
+        if not found and (parts := self.quarantined_parts(wanted.name)):
+            found = f"events of it wait in quarantine there (parts {', '.join(parts)})"
         if found or self.info.is_root or not available(self.db):
             return found
         count = count_quarantined(self.db, self.queue, wanted.name)
@@ -50,6 +52,12 @@ class TableNode:
         if not self.info.is_root or not self.info.target_for:
             return []
         return unready_parts(self.db, self.queue).get(table, [])
+
+    def quarantined_parts(self, table: str) -> list[str]:
+        """Read which parts of a combined root have events of a table in quarantine."""
+        if not self.info.is_root or not self.info.target_for:
+            return []
+        return quarantined_parts(self.db, self.queue).get(table, [])
 
     def why_not_compared(self, wanted: TableMap) -> str:
         """Say why rows of a table cannot be compared with those of the node; empty if they can.
@@ -68,6 +76,18 @@ def unready_parts(db: Database, queue: str) -> dict[str, list[str]]:
     events still come that are in the copies already."""
     found: dict[str, list[str]] = {}
     for row in db.query(query("combine", "parts_not_copied"), [queue]):
+        found.setdefault(row.table_name, []).append(row.queue_name)
+    return found
+
+
+def quarantined_parts(db: Database, queue: str) -> dict[str, list[str]]:
+    """Read which parts of a combined root have events of which of its tables in quarantine. They
+    went on into the combined queue when they came, so a copy from there has them neither in its
+    rows nor behind them; none where the role may not read the quarantine."""
+    found: dict[str, list[str]] = {}
+    if not db.value(query("quarantine", "readable")):
+        return found
+    for row in db.query(query("combine", "parts_quarantined"), [queue]):
         found.setdefault(row.table_name, []).append(row.queue_name)
     return found
 

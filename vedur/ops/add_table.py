@@ -33,6 +33,7 @@ from vedur.change.attrs import (
 from vedur.db import Database
 from vedur.db.contract import command, exec_query, log_contract_call
 from vedur.errors import StateError, UsageError, VedurError
+from vedur.handlers.builtin import DEFAULT_HANDLER
 from vedur.handlers.registry import Handled, handler_attr
 from vedur.log import TRACE
 from vedur.names import parse_name, read_name
@@ -226,7 +227,8 @@ def add_table(session: Session, options: AddTable) -> None:
             "--merge-all is for leafs: tables of several queues come together in one only where "
             "this database is a leaf of all of them"
         )
-    if options.copy_condition or options.column_list is not None:
+    other_handler = options.stored_handler not in (None, DEFAULT_HANDLER)
+    if options.copy_condition or options.column_list is not None or other_handler:
         require_all_changes(info)
     if waits_behind(info):
         if options.copy_from:
@@ -239,7 +241,8 @@ def add_table(session: Session, options: AddTable) -> None:
     tables = _choose(session, info, provider, nodes, options)
     handled = {table: plan_handler(session, info, options, table) for table in tables}
     if not options.expect_sync:
-        require_nobody_below(session, info, tables)
+        otherwise = "; if all rows are here and no other part brings the table, use --expect-sync"
+        require_nobody_below(session, info, tables, otherwise=otherwise)
     for number, table in enumerate(tables):
         try:
             source, there = provider, TableSet()

@@ -27,7 +27,7 @@ from vedur.names import parse_name
 from vedur.node.info import NodeInfo, NodeType
 from vedur.node.moment import Moment, Nodes, meet
 from vedur.node.position import lock_position
-from vedur.ops.compare_tables import chosen_tables, make_nodes, pair_at
+from vedur.ops.compare_tables import chosen_tables, make_nodes, pair_at, warn_below
 from vedur.ops.copy_node import CopyNodes
 from vedur.ops.parts import require_all_changes
 from vedur.ops.session import Session
@@ -107,8 +107,7 @@ def change_filter(
         return None
     source = _source(session, info, table, options)
     _require(session, info, table, source, options)
-    if info.target_for:
-        log.warning("nodes below this one do not change with it: run change-filter on each of them")
+    warn_below(info, "do not change", "change-filter")
     own, spark = (spark is None), spark or start_spark(session.settings)
     try:
         nodes = make_nodes(session, info, force=options.force, max_wait=options.max_wait)

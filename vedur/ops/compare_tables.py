@@ -14,7 +14,7 @@ from vedur.catalog.tables import TableInfo, get_table_list, is_in_sync, sharing
 from vedur.errors import StateError, UsageError
 from vedur.handlers.registry import handler_problem, require_handlers, stored_handler
 from vedur.node.endpoint import Endpoint
-from vedur.node.info import NodeInfo
+from vedur.node.info import NodeInfo, NodeType
 from vedur.node.moment import Meet, Moment, Nodes, at_one_moment, meet
 from vedur.ops.choose import choose, is_glob, meant
 from vedur.ops.compare_result import listed
@@ -62,6 +62,12 @@ def make_nodes(
         lock_timeout=settings.lock_timeout,
         force=force,
     )
+
+
+def warn_below(info: NodeInfo, done: str, command: str) -> None:
+    """Say that a change of rows on a branch is in no queue."""
+    if info.node_type is NodeType.BRANCH:
+        log.warning("nodes below this one %s with it: run %s on each of them", done, command)
 
 
 def local_tables(session: Session, asked: tuple[str, ...]) -> tuple[NodeInfo, list[TableInfo]]:

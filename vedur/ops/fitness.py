@@ -116,7 +116,8 @@ def sharing(session: Session, options: AddTable, table: str, dest: str) -> str |
     A first copy empties its table, and with it what others have brought. And only conditions can
     tell whose a row is: compare, repair, resync and TRUNCATE ask them.
     """
-    rows = session.db.query(query("catalog", "feeding"), [dest, session.queue, table])
+    asked = {"dest": dest, "queue": session.queue, "table": table}
+    rows = session.db.query(query("catalog", "feeding"), asked)
     for row in rows:
         attrs = decode_attrs(row.table_attrs)
         who = (

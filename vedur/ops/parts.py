@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vedur.catalog.tables import get_table_list, global_add_table, local_add_table
+from vedur.change.attrs import MAX_PARALLEL_COPY, MERGE, decode_attrs, encode_attrs
 from vedur.db import Database
 from vedur.errors import DatabaseError, StateError
 from vedur.log import mask
-from vedur.node.info import NodeInfo, NodeType, get_queue_locations
+from vedur.node.info import NodeInfo, NodeType, get_node_info, get_queue_locations
 from vedur.ops.session import Session
 
 
@@ -41,7 +42,8 @@ def require_unmerged(info: NodeInfo, verb: str) -> None:
         raise StateError(
             f"{verb} is not for this node: it is merged into combined queue "
             f'"{info.combined_queue}", whose nodes would miss what it mends, or get changes twice; '
-            "nothing is changed: drop-node it, create it again, and add its tables again"
+            "nothing is changed: drop-node it, create it again, and add its tables again (one that "
+            "other parts bring, too: remove-table it of all of them first, then --merge-all)"
         )
     if info.target_for:
         raise StateError(
@@ -62,15 +64,23 @@ def require_all_changes(info: NodeInfo) -> None:
         )
 
 
-def require_nobody_below(session: Session, info: NodeInfo, tables: Iterable[str]) -> None:
-    """Raise where a first copy of a part would bring rows to the combined root that nodes which
-    have the table already never get; a node that does not answer may have it."""
+def require_nobody_below(
+    session: Session,
+    info: NodeInfo,
+    tables: Iterable[str],
+    what: str = "a first copy",
+    otherwise: str = "",
+) -> None:
+    """Raise where a first copy of a part, or a repair, would bring rows to the combined root that
+    nodes which have the table already never get; a node that does not answer may have it."""
     combined = info.combined_queue
     if combined is None or info.combined_type != NodeType.ROOT.value:
         return
     wanted = set(tables)
+    root = get_node_info(session.db, combined)
+    own = root.node_name if root is not None else None  # not the part's: each queue has its names
     for member in get_queue_locations(session.db, combined):
-        if member.node_name == info.node_name or member.dead:
+        if member.node_name == own or member.dead:
             continue
         try:
             there = session.remote(member.node_location, f"combined.{member.node_name}")
@@ -85,9 +95,9 @@ def require_nobody_below(session: Session, info: NodeInfo, tables: Iterable[str]
             names = ", ".join(sorted(found))
             raise StateError(
                 f'node "{member.node_name}" of combined queue "{combined}" has {names} already, '
-                "and rows that a first copy brings here do not get into the queue: nothing is "
-                "changed; remove-table it there, and add it again when the copy here is done, or "
-                "use --expect-sync if all rows are there"
+                f"and rows that {what} brings here do not get into the queue: nothing is "
+                "changed; remove-table it there, and add it again when this is done here"
+                f"{otherwise}"
             )
 
 
@@ -95,11 +105,13 @@ def take_to_branch(
     db: Database, info: NodeInfo, table: str, words: list[str], attrs: str | None, dest: str | None
 ) -> None:
     """Take a table of a waiting part to the node as one of the combined queue, which copies it; in
-    the transaction in which the part gets it."""
+    the transaction in which the part gets it. Its copy is one of all parts: nothing is merged."""
     assert info.combined_queue is not None
     known = get_table_list(db, info.combined_queue).find(table)
     if known is not None and known.local:
         return
     global_add_table(db, info.combined_queue, table)
     kept = [word for word in words if word not in ("expect_sync", "no_merge", "merge_all")]
-    local_add_table(db, info.combined_queue, table, kept, attrs, dest)
+    left = decode_attrs(attrs)
+    stored = {key: left[key] for key in left if key not in (MERGE, MAX_PARALLEL_COPY)}
+    local_add_table(db, info.combined_queue, table, kept, encode_attrs(stored), dest)

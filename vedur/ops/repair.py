@@ -31,8 +31,10 @@ from vedur.ops.compare_tables import (
     pair_at,
     pair_at_one_moment,
     plan_pair,
+    warn_below,
     warn_waiting,
 )
+from vedur.ops.parts import require_nobody_below
 from vedur.ops.session import Session
 from vedur.pipeline.spark.command_session import end_spark, start_spark
 from vedur.sql import query
@@ -93,13 +95,15 @@ def repair(
 ) -> list[TableRepair]:
     """Plan, or with `apply` do, the repair of local tables."""
     info, tables = local_tables(session, options.tables)
+    if options.apply:
+        require_nobody_below(session, info, [table.table_name for table in tables], "repair")
     require_handlers(tables)
     counterparts = Counterparts(session, info, options.node)
     tables = [table for table in tables if _is_ready(counterparts, table)]
     if not tables:
         return []
-    if options.apply and info.target_for:
-        log.warning("nodes below this one are not repaired with it: run repair on each of them")
+    if options.apply:
+        warn_below(info, "are not repaired", "repair")
     own, spark = (spark is None), spark or start_spark(session.settings)
     try:
         done = []

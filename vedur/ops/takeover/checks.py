@@ -268,11 +268,7 @@ def _parts(candidate: Candidate) -> Iterator[str]:
         if part.paused:
             yield f'the worker of part "{name}" on "{new.name}" is paused: run resume with its ini'
         if not part.told:
-            yield (
-                f'up to which tick "{new.name}" has part "{name}" is not known yet: wait until the '
-                f'combined queue has brought a batch of it (see that its worker on "'
-                f'{old.name if old is not None else "the root"}" runs)'
-            )
+            yield why_untold(new.name, name, old.name if old is not None else None)
         differ = set(part.tables) ^ set(theirs[name].tables)
         if differ:
             yield (
@@ -292,6 +288,21 @@ def _parts(candidate: Candidate) -> Iterator[str]:
                 f'first copies of table "{table}" are not done on "{where}" (parts '
                 f"{', '.join(unready)}): wait for them (wait-sync with their ini)"
             )
+
+
+def why_untold(new: str, part: str, old: str | None) -> str:
+    """Say why a node cannot go on with a part of which the combined queue has not told yet, and
+    what to do; without an old root nobody will tell. Pure."""
+    said = f'up to which tick "{new}" has part "{part}" is not known'
+    if old is None:
+        return (
+            f"{said}, and the root that would have told is gone: drop-node the part here, with its "
+            "ini, and create it again after the takeover"
+        )
+    return (
+        f"{said} yet: wait until the combined queue has brought a batch of it (see that its worker "
+        f'on "{old}" runs)'
+    )
 
 
 def _copies(candidate: Candidate) -> Iterator[str]:

@@ -53,6 +53,14 @@ def _empty_part(db: Database, spec: TableSpec) -> None:
     why = why_untold(db, spec.home)
     if why or not spec.condition:
         why = why or "no condition (--where) tells them apart"
+        parts = db.query(query("catalog", "parts"), [spec.home])
+        if combined := next((p.combined_queue for p in parts if p.combined_queue), None):
+            raise StateError(
+                f"TRUNCATE would empty {spec.dest}, which has rows of other tables, too, and "
+                f"{why}: delete what should go, here and on every node below combined queue "
+                f'"{combined}" (in the role of a replica, so that it gets into no queue), then '
+                "skip the event, which nodes below do not get"
+            )
         raise StateError(
             f"TRUNCATE would empty {spec.dest}, which has rows of other tables, too, and {why}: "
             "delete what should go, then skip the event; to let every TRUNCATE pass by, give the "

@@ -54,7 +54,7 @@ where n.nspname || '.' || c.relname = any (%s)
 
 -- name: feeding
 -- Tables of other sets, or of other names, that bring rows into a local table; the root's own are not brought, and a part that
--- waits behind a combined queue brings none.
+-- waits behind a combined queue brings none. For such a part, what the combined queue brings are its own rows.
 select t.queue_name,
        t.table_name,
        t.merge_state,
@@ -66,8 +66,10 @@ from londiste.table_info t
 where t.local
   and n.node_type <> 'root'
   and c.node_type is distinct from 'branch'
-  and coalesce(t.dest_table, t.table_name) = %s
-  and (t.queue_name, t.table_name) <> (%s, %s)
+  and coalesce(t.dest_table, t.table_name) = %(dest)s
+  and (t.queue_name, t.table_name) <> (%(queue)s, %(table)s)
+  and not exists (
+      select 1 from pgq_node.node_info w where w.queue_name = %(queue)s and w.combined_queue = t.queue_name)
 order by t.queue_name, t.table_name
 
 -- name: set_search_path
@@ -537,7 +539,8 @@ select exists (
 )
 
 -- name: parts
--- The tables of sets that bring rows to one local table, in the order in which one of them leads.
+-- The tables of sets that bring rows to one local table, in the order in which one of them leads; a part that waits behind a
+-- combined queue brings none.
 select i.queue_name,
        i.table_name,
        i.merge_state,
@@ -548,8 +551,10 @@ select i.queue_name,
        s.provider_node
 from londiste.table_info i
 join pgq_node.node_info n on n.queue_name = i.queue_name and n.node_type <> 'root'
+left join pgq_node.node_info c on c.queue_name = n.combined_queue
 left join pgq_node.local_state s on s.queue_name = n.queue_name and s.consumer_name = n.worker_name
 where i.local
+  and c.node_type is distinct from 'branch'
   and coalesce(i.dest_table, i.table_name) = %s
 order by i.queue_name collate "C", i.table_name
 

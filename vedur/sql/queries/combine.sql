@@ -47,6 +47,14 @@ where n.combined_queue = %s
     and (t.merge_state is distinct from 'ok' or t.custom_snapshot is not null)
 order by t.queue_name
 
+-- name: parts_quarantined
+-- Parts of a combined queue of which events of a table are in quarantine here: nodes below have got them, and the table lacks them.
+select distinct q.queue_name, q.table_name
+from vedur.quarantine q
+join pgq_node.node_info n on n.queue_name = q.queue_name
+where n.combined_queue = %s and n.node_type = 'leaf' and q.table_name is not null
+order by q.queue_name
+
 -- name: parts
 -- Parts that are merged into a combined queue here: their positions, and the tables that they bring.
 select n.queue_name, n.worker_name, s.last_tick_id, s.paused,

@@ -15,7 +15,7 @@ from typing import Generic
 
 from vedur import db as vdb
 from vedur.catalog import TableInfo, get_table_list
-from vedur.catalog.copy_source import unready_parts
+from vedur.catalog.copy_source import quarantined_parts, unready_parts
 from vedur.catalog.quarantine import available, forget_stuck_event
 from vedur.catalog.tables import (
     change_table_state,
@@ -104,6 +104,7 @@ class SnapshotLoad(Generic[PlanT]):
         self._quarantined: set[str] = set()  # tables of which the provider has events in quarantine
         self._type = NodeType.ROOT  # of the node that is copied from
         self._unready_parts: dict[str, list[str]] = {}  # by table, where it is a combined root
+        self._quarantined_parts: dict[str, list[str]] = {}
 
     def __enter__(self) -> SnapshotLoad[PlanT]:
         return self
@@ -169,6 +170,7 @@ class SnapshotLoad(Generic[PlanT]):
         self._type = info.node_type if info is not None else NodeType.ROOT
         if info is not None and info.is_root and info.target_for:
             self._unready_parts = unready_parts(provider, queue)
+            self._quarantined_parts = quarantined_parts(provider, queue)
         if self._type is NodeType.BRANCH and available(provider):
             self._quarantined = QuarantinedRows.read(provider, queue).all_tables()
         return ProviderSnapshot(provider, row.exported, visible)
@@ -370,6 +372,12 @@ class SnapshotLoad(Generic[PlanT]):
             raise StateError(
                 f'table "{job.name}" is not ready on {where}, its copy waits: of part(s) '
                 f"{', '.join(parts)} the first copy there is not done"
+            )
+        if parts := self._quarantined_parts.get(job.name):
+            raise StateError(
+                f'table "{job.name}" has events of part(s) {", ".join(parts)} in quarantine on '
+                f"{where}, and they do not come again; its copy waits: quarantine replay (or "
+                "quarantine drop) them there, with the ini of the part"
             )
         part = missing_part(source, job.table.mapping) if self._type is NodeType.BRANCH else ""
         if part:

@@ -17,11 +17,13 @@ import logging
 
 from vedur.catalog import get_table_list
 from vedur.catalog.tables import TableSet
+from vedur.change.attrs import HANDLER
 from vedur.change.event import Event
 from vedur.db import Database
 from vedur.db.role import set_replication_role
 from vedur.errors import LostPosition, RefusedError, StaleStage, StateError
 from vedur.failpoint import reach
+from vedur.handlers.builtin import DEFAULT_HANDLER
 from vedur.node import WorkerState, get_worker_state
 from vedur.node.epoch import check_epoch, take_reigns
 from vedur.node.part import (
@@ -61,9 +63,16 @@ _BACKWARDS = 405
 
 
 def require_whole(tables: TableSet, combined: str) -> None:
-    """Raise where a part brings only some rows or columns of a table: its events go on whole, and
-    nodes below would get what this node does not have. Pure."""
+    """Raise where a part brings only some rows or columns of a table, or what a handler makes of
+    it: its events go on whole, and nodes below would get what this node does not have. Pure."""
     for table in tables.local:
+        handler = table.attrs.get(HANDLER) or DEFAULT_HANDLER
+        if handler != DEFAULT_HANDLER:
+            raise StateError(
+                f'table "{table.table_name}" has handler "{handler}" here, and all of its changes '
+                f'would go on into combined queue "{combined}" as if it had none: nothing is '
+                "applied; remove-table it here, and add it again without a handler"
+            )
         mapping = table.mapping
         if mapping.condition or mapping.columns is not None:
             part = "some rows" if mapping.condition else "some columns"

@@ -13,7 +13,7 @@ as $$
 --
 -- Parameters: i_combined_queue - queue that the part is merged into; the rest as for
 --             londiste.local_add_table. The part copies the data, so the combined queue's
---             table is in sync by definition.
+--             table is in sync by definition; what its attributes say of merging is the part's.
 -- Returns: code and note of londiste.local_add_table; 200 when it is there already.
 -- Writes: londiste.table_info, triggers; on root of the combined queue event londiste.add-table.
 -- Raises: nothing of its own.
@@ -37,6 +37,7 @@ begin
     from londiste.local_add_table(
         i_combined_queue, i_table_name,
         array_append(array_remove(array_remove(i_trg_args, 'merge_all'), 'no_merge'), 'expect_sync'),
-        i_table_attrs, i_dest_table) r;
+        nullif(ltrim(regexp_replace('&' || i_table_attrs, '&(merge|max_parallel_copy)(=[^&]*)?(?=&|$)', '', 'g'), '&'), ''),
+        i_dest_table) r;
 end;
 $$;
