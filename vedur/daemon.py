@@ -43,6 +43,7 @@ class PidFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self._fd: int | None = None
+        self._releasing = threading.RLock()  # a signal may come in the middle of it
 
     def acquire(self, before: Callable[[], None] = lambda: None) -> None:
         """Create, lock and write the file. Raises `AlreadyRunning`.
@@ -114,14 +115,17 @@ class PidFile:
             return False
 
     def release(self) -> None:
-        """Remove the file, if it is still ours."""
-        if self._fd is None:
-            return
-        fd, self._fd = self._fd, None
-        if self._is_current(fd):
-            with contextlib.suppress(OSError):
-                Path(self.path).unlink()
-        os.close(fd)
+        """Remove the file, if it is still ours. Who comes second waits for the first: a process
+        that ends then would leave the file behind."""
+        with self._releasing:
+            fd = self._fd
+            if fd is None:
+                return
+            if self._is_current(fd):
+                with contextlib.suppress(OSError):
+                    Path(self.path).unlink()
+            self._fd = None
+            os.close(fd)
 
     def __enter__(self) -> PidFile:
         self.acquire()

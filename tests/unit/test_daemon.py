@@ -30,6 +30,33 @@ def run_python(code: str, *args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_who_releases_it_second_waits_until_the_file_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker of one queue ends while the process is told to."""
+    path = tmp_path / "x.pid"
+    pidfile = PidFile(str(path))
+    pidfile.acquire()
+    begun, go_on, unlink = threading.Event(), threading.Event(), Path.unlink
+
+    def slowly(self: Path) -> None:
+        begun.set()
+        assert go_on.wait(60)
+        unlink(self)
+
+    monkeypatch.setattr(Path, "unlink", slowly)
+    first, second = (threading.Thread(target=pidfile.release) for _ in range(2))
+    first.start()
+    assert begun.wait(60)
+    second.start()
+    second.join(0.2)
+    assert second.is_alive()
+    go_on.set()
+    for thread in (first, second):
+        thread.join(60)
+    assert not path.exists()
+
+
 def test_pidfile_holds_the_pid_and_goes_away(tmp_path: Path) -> None:
     path = tmp_path / "x.pid"
     with PidFile(str(path)):
