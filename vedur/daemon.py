@@ -28,7 +28,7 @@ from typing import NoReturn
 import setproctitle
 
 from vedur.clock import SYSTEM, Clock
-from vedur.errors import AlreadyRunning, StateError, UsageError
+from vedur.errors import AlreadyRunning, StateError, UsageError, VedurError
 from vedur.log import drop_console, mask
 
 _log = logging.getLogger(__name__)
@@ -198,6 +198,13 @@ class Detached:
         """Report that the start failed: the process in front prints `message` and ends with
         `exit_code`."""
         self._tell(f"{exit_code} {mask(message)}")
+
+    def broken(self, error: Exception) -> int:
+        """Report what ended the start or the work; returns the exit code of this process."""
+        message = error.message if isinstance(error, VedurError) else str(error)
+        code = error.exit_code if isinstance(error, VedurError) else 1
+        self.failed(message, code)
+        return code
 
     def _tell(self, verdict: str) -> None:
         if self._fd < 0:

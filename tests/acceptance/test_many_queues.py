@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fixtures.place import new_place
-from tests.labs.queues import Queues, children, javas, taken
+from tests.fixtures.processes import children
+from tests.labs.queues import Queues, javas, taken
 from vedur import db as vdb
 from vedur.demo.lab import Lab
 

@@ -16,6 +16,7 @@ import pytest
 
 from tests.fixtures.pg import VERSIONS
 from tests.fixtures.place import new_place
+from tests.fixtures.processes import children, word
 from vedur import db as vdb
 from vedur.demo.lab import QUEUE, Lab, sql_text
 from vedur.demo.story import KEYS, LEAF, OWNER, ROOT, TABLES, content
@@ -27,27 +28,6 @@ USERS = 2_000
 NAMES = [f"{OWNER}.{t}" for t in TABLES]
 #: Java is started many times here: let it start quickly.
 SPARK = "[spark]\nspark.driver.extraJavaOptions = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC\n"
-
-
-def children(pid: int) -> list[int]:
-    """Processes whose parent is `pid`; zombies are dead."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            head, _, rest = stat.read_text().rpartition(")")
-        except OSError:
-            continue
-        state, parent = rest.split()[:2]
-        if int(parent) == pid and state != "Z":
-            found.append(int(head.split()[0]))
-    return found
-
-
-def word(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return ""
 
 
 def java_of(worker: int) -> int | None:

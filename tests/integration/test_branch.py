@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.killed import Killed, killed_at
 from tests.labs.chain import Chain, Node
 from tests.labs.pair import QUEUE, call
 from vedur import failpoint
@@ -26,27 +27,6 @@ MakeChain = Callable[..., Chain]
 TABLE = "create table t (id int primary key, v text)"
 
 pytestmark = pytest.mark.usefixtures("without_spark")
-
-
-class Killed(BaseException):
-    """The process dies here."""
-
-
-@contextmanager
-def killed_at(point: str) -> Iterator[list[str]]:
-    """Everything that runs is broken off at a failpoint, the first time."""
-    reached: list[str] = []
-
-    def hook(name: str) -> None:
-        if name == point and not reached:
-            reached.append(name)
-            raise Killed(point)
-
-    failpoint.set_hook(hook)
-    try:
-        yield reached
-    finally:
-        failpoint.set_hook(None)
 
 
 def change(chain: Chain, step: int) -> None:

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.integration.test_branch import Killed, change, killed_at
+from tests.fixtures.killed import Killed, killed_at
+from tests.integration.test_branch import change
 from tests.labs.chain import Chain, Node
 from tests.labs.pair import QUEUE, call
 from vedur import failpoint

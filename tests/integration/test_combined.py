@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 
+from tests.fixtures.killed import Killed, killed_at
 from tests.labs.combined import COMBINED, Combined, write
 from tests.labs.pair import call
-from vedur import failpoint
 from vedur.errors import StateError
 from vedur.node.info import NodeType, get_node_info
 from vedur.ops.quarantine.skip import SkipOptions, skip
@@ -17,27 +16,6 @@ from vedur.ops.quarantine.skip import SkipOptions, skip
 MakeCombined = Callable[..., Combined]
 
 pytestmark = pytest.mark.usefixtures("without_spark")
-
-
-class Killed(BaseException):
-    """The process dies here."""
-
-
-@contextmanager
-def killed_at(point: str) -> Iterator[list[str]]:
-    """Everything that runs is broken off at a failpoint, the first time."""
-    reached: list[str] = []
-
-    def hook(name: str) -> None:
-        if name == point and not reached:
-            reached.append(name)
-            raise Killed(point)
-
-    failpoint.set_hook(hook)
-    try:
-        yield reached
-    finally:
-        failpoint.set_hook(None)
 
 
 def with_leaf(make_combined: MakeCombined, **settings: object) -> Combined:

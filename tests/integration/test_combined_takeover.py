@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.fixtures.killed import Killed, killed_at
 from tests.fixtures.wait import until
-from tests.integration.test_combined import Killed, killed_at
 from tests.labs.combined import COMBINED, Combined, Living, living, write
 from tests.labs.pair import call
 from vedur.clock import SYSTEM

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.fixtures.pg import VERSIONS
+from tests.fixtures.processes import children, word
 from vedur import db as vdb
 from vedur.demo.lab import Lab
 
@@ -112,30 +113,9 @@ class Queues:
         self.wait(lambda: not Path(f"/proc/{pid}").exists(), "the end")
 
 
-def children(pid: int) -> list[int]:
-    """Processes whose parent is `pid`; zombies are dead."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            head, _, rest = stat.read_text().rpartition(")")
-        except OSError:
-            continue
-        state, parent = rest.split()[:2]
-        if int(parent) == pid and state != "Z":
-            found.append(int(head.split()[0]))
-    return found
-
-
 def javas(pid: int) -> list[int]:
     """The Java processes that a process has started."""
-    return [child for child in children(pid) if _word(child) == "java"]
-
-
-def _word(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return ""
+    return [child for child in children(pid) if word(child) == "java"]
 
 
 def taken(pid: int) -> float:

@@ -231,15 +231,20 @@ def at_failover(point: str, action: str) -> Run:
         c.note["quiet"] = quiet
         with _counted(c, may_lose=not quiet):
             _lose_root(c, point, quiet)
-            try:
-                _fail_over(c, point, action)
-            finally:
-                _bring_server_back(c, point, action)
-            _bring_root_back(c, point, action, keep=quiet)
-            _home(c)
-            _follow(c, ROOT, MID, LEAF)
+            _there_and_back(c, point, action, keep=quiet)
 
     return run
+
+
+def _there_and_back(c: Cycle, point: str, action: str, *, keep: bool) -> None:
+    """The root is lost: the branch takes its place, and the old root comes back and takes over."""
+    try:
+        _fail_over(c, point, action)
+    finally:
+        _bring_server_back(c, point, action)
+    _bring_root_back(c, point, action, keep=keep)
+    _home(c)
+    _follow(c, ROOT, MID, LEAF)
 
 
 def _lose_root(c: Cycle, point: str, quiet: bool) -> None:
@@ -336,6 +341,15 @@ def _without_the_tick(c: Cycle, point: str) -> Iterator[None]:
         c.rig.query(MID, _OTHER_TICK, [-1, *names])
 
 
+def _start_extra(c: Cycle, create: tuple[str, ...]) -> None:
+    """Create one more node, let its worker run, and wait until the others have heard of it."""
+    c.rig.ok(EXTRA, *create)
+    c.rig.start_worker(EXTRA, plain=True)
+    for node in (ROOT, LEAF):
+        known = lambda node=node: c.rig.value(node, _LOCATED, [EXTRA])  # noqa: E731
+        c.rig.wait(known, f"{node} to hear of it", 120)
+
+
 def at_survivor(point: str, action: str) -> Run:
     """The server of the root crashes, and one more branch has applied more than the one that
     becomes root: that catches up from there first, and ends its subscription."""
@@ -343,11 +357,7 @@ def at_survivor(point: str, action: str) -> Run:
     def run(c: Cycle) -> None:
         worker = c.rig.processes[c.rig.worker_name(MID)]
         with extra_node(c, "branch", LEAF) as create:
-            c.rig.ok(EXTRA, *create)
-            c.rig.start_worker(EXTRA, plain=True)
-            for node in (ROOT, LEAF):
-                known = lambda node=node: c.rig.value(node, _LOCATED, [EXTRA])  # noqa: E731
-                c.rig.wait(known, f"{node} to hear of it", 120)
+            _start_extra(c, create)
             _again(c, EXTRA, "change-provider", f"--provider={ROOT}")
             with _counted(c, may_lose=True):
                 worker.held.set()
@@ -360,13 +370,7 @@ def at_survivor(point: str, action: str) -> Run:
                 finally:
                     worker.held.clear()
                 c.load.pause()
-                try:
-                    _fail_over(c, point, action)
-                finally:
-                    _bring_server_back(c, point, action)
-                _bring_root_back(c, point, action, keep=False)
-                _home(c)
-                _follow(c, ROOT, MID, LEAF)
+                _there_and_back(c, point, action, keep=False)
 
     return run
 
@@ -434,11 +438,7 @@ def at_branch_moved(point: str, action: str) -> Run:
 
     def run(c: Cycle) -> None:
         with extra_node(c, "branch") as words:
-            c.rig.ok(EXTRA, *words)
-            c.rig.start_worker(EXTRA, plain=True)
-            for node in (ROOT, LEAF):
-                known = lambda node=node: c.rig.value(node, _LOCATED, [EXTRA])  # noqa: E731
-                c.rig.wait(known, f"{node} to hear of it", 120)
+            _start_extra(c, words)
             came = True
             try:
                 _broken(c, point, action, MID, *_takeover(MID, EXTRA))
@@ -476,11 +476,7 @@ def at_dead_branch(point: str, action: str) -> Run:
 
     def run(c: Cycle) -> None:
         with extra_node(c, "branch", LEAF) as create:
-            c.rig.ok(EXTRA, *create)
-            c.rig.start_worker(EXTRA, plain=True)
-            for node in (ROOT, LEAF):
-                known = lambda node=node: c.rig.value(node, _LOCATED, [EXTRA])  # noqa: E731
-                c.rig.wait(known, f"{node} to hear of it", 120)
+            _start_extra(c, create)
             words = _takeover(MID, EXTRA, "--dead-branch", "--all")
             ini = c.rng.choice((ROOT, EXTRA))
             came = True

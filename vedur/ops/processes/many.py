@@ -144,10 +144,7 @@ class ManyWorkers:
         except Exception as error:
             if self._detached is None:
                 raise
-            message = error.message if isinstance(error, VedurError) else str(error)
-            code = error.exit_code if isinstance(error, VedurError) else 1
-            self._detached.failed(message, code)
-            return code
+            return self._detached.broken(error)
 
     def _serve(self) -> int:
         self._open_logs()

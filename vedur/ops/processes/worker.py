@@ -29,7 +29,7 @@ from vedur.daemon import (
     tell_systemd,
 )
 from vedur.db.conninfo import parse
-from vedur.errors import ConfigError, VedurError
+from vedur.errors import ConfigError
 from vedur.handlers.registry import load_handlers
 from vedur.log import LogOptions, direct_job, setup_logging, spark_log, trim_log
 from vedur.node import NodeType, WorkerState
@@ -129,10 +129,7 @@ class WorkerProcess:
         except Exception as error:
             if self._detached is None:
                 raise
-            message = error.message if isinstance(error, VedurError) else str(error)
-            code = error.exit_code if isinstance(error, VedurError) else 1
-            self._detached.failed(message, code)
-            return code
+            return self._detached.broken(error)
 
     def _serve(self) -> int:
         settings = self.settings
