@@ -284,7 +284,7 @@ def files(rig: MergeRig) -> list[str]:
 
 
 def status(rig: MergeRig, ticks: dict[str, int]) -> None:
-    """No worker says that it has failed, and `status` of some queues, in turns, that all is well."""
+    """No worker tells of a failure; `status` of some queues, in turns, says that all is well."""
     text = (
         "select queue_name, consumer_name, cur_error from pgq_node.local_state"
         " where cur_error <> ''"
