@@ -211,6 +211,8 @@ def test_an_old_root_that_was_not_turned_is_no_rival(
         for new in ("n3", "n1"):
             with pytest.raises(StateError, match=said):
                 go(chain, "n2", new)
+        with chain["n3"].session() as session:
+            assert re.search(said, "".join(check_switchover(session, TakeoverOptions())[2]))
         with pytest.raises(StateError, match=f"this node is the root.*{said}"):
             bring_back(chain["n2"])
         go(chain, "n1", "n2")
@@ -394,6 +396,9 @@ def test_what_comes_into_the_set_after_the_checks(
         n2.db.query(add, [QUEUE])
         with at(ticked=die), pytest.raises(Killed):
             go(chain, "n1", "n2")
+        with n2.session() as session:
+            reasons = check_switchover(session, TakeoverOptions())[2]
+        assert len(reasons) == 1 and "run takeover n1 --node=n2 to finish it" in reasons[0]
         with caplog.at_level("INFO"):
             go(chain, "n1", "n2")
         assert "Writers were refused for" in caplog.text

@@ -314,7 +314,9 @@ def _find_stale(branches: Sequence[Member], teller: Member) -> dict[str, Reign]:
     for member in branches:
         match = match_reigns(member.reigns, teller.reigns, member.tick or 0)
         follows = _follows(member, teller)
-        if match is Match.AHEAD and follows is not None:
+        if member.epochs and not member.reigns:  # the set had none when it was away
+            follows = min(teller.reigns, key=lambda r: r.serial, default=None)
+        if follows is not None and (member.tick or 0) > follows.first_tick:
             stale[member.name] = follows
         elif match is Match.FORKED:
             raise StateError(

@@ -214,7 +214,13 @@ def test_the_newest_reign_comes_before_the_newest_tick() -> None:
     )
     with pytest.raises(StateError, match=r'"n2" took over at tick 11 .*let "n4" take over'):
         plan_failover(members, "n2", "n3", ("n1",))
+    # the set had no epochs before n2; a branch of Londiste's never has any, and counts by its tick
+    members = {**dead, "n3": replace(n3, reigns=(), epochs=True), "n4": follows("n4", 20, SECOND)}
+    assert plan_failover(members, "n2", "n4", ("n1",)).ahead == ("n3",)
+    members["n3"] = replace(n3, reigns=())
+    assert plan_failover(members, "n2", "n4", ("n1",)).source == "n3"
     members["n3"] = follows("n3", 50, FIRST, Reign("e9", 2, "n9", 5, "e1"))
+    members["n4"] = n4
     with pytest.raises(StateError, match=r"follow different roots.*--dead"):
         plan_failover(members, "n2", "n4", ("n1",))
 

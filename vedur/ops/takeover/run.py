@@ -67,8 +67,10 @@ from vedur.node.state import set_consumer_paused
 from vedur.node.takeover import (
     Note,
     TakeoverProgress,
+    find_ended,
     find_reign,
     find_rival,
+    judge_progress,
     numbered,
     plan_branch,
     plan_live,
@@ -153,12 +155,25 @@ def check_switchover(session: Session, options: TakeoverOptions) -> tuple[str, s
     view = read_members(session, options.dead)
     new = options.node or view.local
     member = require_member(view.members, new)
-    roots = [m for m in view.members.values() if m.answers and m.is_root]
+    members = view.members
+    roots = [
+        m
+        for m in members.values()
+        if m.answers and m.is_root and find_ended(members, m.name) is None
+    ]
     if len(roots) != 1:
         found = ", ".join(m.name for m in roots) or "none"
         raise StateError(f"roots that answer: {found}; there must be one")
     if member.is_root:
         return member.name, member.name, [f'node "{new}" is the root already']
+    try:
+        require_turned(members, roots[0].name)
+        begun = judge_progress(roots[0], member) is not TakeoverProgress.OPEN
+    except StateError as error:
+        return roots[0].name, new, [error.message]
+    if begun:
+        way = f"run takeover {roots[0].name} --node={new} to finish it, or with --abort to undo it"
+        return roots[0].name, new, [f"that takeover was begun: {way}"]
     live = _Live(session, view, roots[0].name, new, options)
     reasons = live.find_reasons()
     if not reasons:
