@@ -200,6 +200,7 @@ def test_the_new_root_is_lost_before_the_old_one_is_a_branch(
         chain.nodes = [n1, n2, n3]
 
 
+@pytest.mark.draw("takeovers")
 def test_an_old_root_that_was_not_turned_is_no_rival(
     make_chain: MakeChain, no_cleaning: None
 ) -> None:
@@ -280,6 +281,7 @@ def gone_node(node: Node) -> Iterator[None]:
         _allow([node], True)
 
 
+@pytest.mark.draw("takeovers")
 def test_the_old_root_dies_before_it_is_a_branch(
     make_chain: MakeChain, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -372,6 +374,7 @@ def test_a_failover_that_was_begun_and_the_root_is_back(
     chain.nodes = [n1, n2, n3]
 
 
+@pytest.mark.draw("takeovers")
 def test_what_comes_into_the_set_after_the_checks(
     make_chain: MakeChain, no_cleaning: None, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -410,6 +413,7 @@ NOTE = "update pgq_node.node_info set node_attrs = %s"
 PLACE = "update pgq_node.node_location set node_location = %s where node_name = 'n2'"
 
 
+@pytest.mark.draw("takeovers")
 def test_what_is_refused_before_anything_is_changed(
     make_chain: MakeChain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -490,6 +494,7 @@ def read_members_of(node: Node) -> dict[str, str]:
     return {m.name: m.type for m in members if m.is_root}
 
 
+@pytest.mark.draw("takeovers")
 def test_what_ends_a_takeover_in_the_window(make_chain: MakeChain) -> None:
     """Each time the old root takes writes again; and a command that comes late changes nothing."""
     chain = make_bank(make_chain, 2, leaf=False)
@@ -498,7 +503,7 @@ def test_what_ends_a_takeover_in_the_window(make_chain: MakeChain) -> None:
 
         def write_behind() -> None:
             n1.db.execute("update pgq.queue set queue_disable_insert = false")
-            n1.db.value("select pgq.insert_event(%s, 'x', 'y')", [QUEUE])
+            n1.db.execute(CHANGED)
             n1.db.execute("update pgq.queue set queue_disable_insert = true")
 
         with (
