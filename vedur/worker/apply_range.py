@@ -14,7 +14,7 @@ from typing import Generic
 from vedur.change.event import Event
 from vedur.change.quarantine import Quarantine
 from vedur.db import Database
-from vedur.db.role import set_replication_role
+from vedur.db.database import set_replication_role
 from vedur.tables.mapping import TableMap
 from vedur.worker.protocol import Applier, S, warn_missing
 

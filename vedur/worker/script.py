@@ -12,7 +12,7 @@ import logging
 from vedur.catalog.execute import execute_finish, execute_start, read_local_names
 from vedur.change.event import Event
 from vedur.db import Database
-from vedur.db.role import set_replication_role
+from vedur.db.database import set_replication_role
 from vedur.errors import StateError
 from vedur.failpoint import reach
 from vedur.script.attrs import ScriptAttrs

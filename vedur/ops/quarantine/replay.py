@@ -19,7 +19,7 @@ from vedur.catalog.tables import hold_ready
 from vedur.change.event import Event, EventRange
 from vedur.change.quarantine import FailedEvent, Quarantine, RowKey, is_about_event
 from vedur.db import Database
-from vedur.db.role import set_replication_role
+from vedur.db.database import set_replication_role
 from vedur.errors import StaleStage, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.handlers.registry import require_handlers

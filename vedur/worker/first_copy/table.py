@@ -25,7 +25,7 @@ from vedur.catalog.tables import (
     sharing,
 )
 from vedur.clock import Clock
-from vedur.db.role import set_replication_role
+from vedur.db.database import set_replication_role
 from vedur.errors import (
     CopyAbandoned,
     CopyMustWait,
