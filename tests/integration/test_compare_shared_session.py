@@ -189,8 +189,7 @@ def test_an_error_on_one_connection_ends_the_others(
 def test_jobs_end_with_the_one_who_asked(
     spark: Any, path: str, two: tuple[vdb.Database, vdb.Database]
 ) -> None:
-    from vedur.pipeline.compare.shared_session import _say
-    from vedur.pipeline.compare.shared_session_json import pair_to_json
+    from vedur.pipeline.compare.shared_session import _say, pair_to_json
 
     tracker = spark.sparkContext.statusTracker()
     before = set(tracker.getActiveJobsIds())

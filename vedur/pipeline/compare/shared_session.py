@@ -28,17 +28,10 @@ from vedur.clock import SYSTEM
 from vedur.errors import SessionNotShared, VedurError, error_from_json, error_to_json
 from vedur.local_socket import fits, is_mine, listen_at, shut
 from vedur.pipeline.compare.comparer import SparkComparer
-from vedur.pipeline.compare.differing_rows import Differences
-from vedur.pipeline.compare.model import Buckets, Pair, Sums
+from vedur.pipeline.compare.differing_rows import Difference, Differences
+from vedur.pipeline.compare.model import Buckets, Pair, Piece, Side, Sums
 from vedur.pipeline.compare.plan import Use, slices
 from vedur.pipeline.compare.progress import Parts, Terminal, watched_by
-from vedur.pipeline.compare.shared_session_json import (
-    buckets_from_json,
-    differences_from_json,
-    pair_from_json,
-    pair_to_json,
-    sums_from_json,
-)
 from vedur.pipeline.spark.spark_pool import enter_pool
 from vedur.pipeline.spark.tasks import plain
 from vedur.threads import Thread
@@ -304,3 +297,44 @@ def _too_long(pair: Pair, verb: str, more: dict[str, Any]) -> bool:
     if verb == "buckets":
         return any(len(slices(side)) > _BUCKET_SLICES for side in sides)
     return verb == "rows" and more["shown"] > _ROWS
+
+
+# -- questions and answers as JSON ----------------------------------------------------------------
+
+Json = dict[str, Any]
+
+
+def pair_to_json(pair: Pair) -> Json:
+    """All of it, connect strings included: for a socket that nobody else can read."""
+    return asdict(pair)
+
+
+def pair_from_json(said: Json) -> Pair:
+    """The pair again."""
+    sides = {name: _side(said[name]) for name in ("source", "target")}
+    return Pair(**{**_tuples(said), **sides})
+
+
+def _side(said: Json) -> Side:
+    pieces = tuple(Piece(**piece) for piece in said["pieces"])
+    return Side(**{**_tuples(said), "pieces": pieces})
+
+
+def _tuples(said: Json) -> Json:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in said.items()}
+
+
+def sums_from_json(said: Json) -> Sums:
+    """Sums again."""
+    return Sums(**said)
+
+
+def buckets_from_json(said: Json) -> Buckets:
+    """Buckets again."""
+    return Buckets(said["mask"], Sums(**said["source"]), Sums(**said["target"]), tuple(said["bad"]))
+
+
+def differences_from_json(said: Json) -> Differences:
+    """Differences again."""
+    rows = tuple(Difference(r["kind"], r["key"], tuple(r["columns"])) for r in said["rows"])
+    return Differences(said["missing"], said["extra"], said["different"], rows)
