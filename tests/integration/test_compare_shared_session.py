@@ -234,7 +234,7 @@ def test_a_comparison_goes_on_without_the_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     started: list[object] = []
-    choice = "vedur.pipeline.compare.session_choice"
+    choice = "vedur.pipeline.compare.shared_session"
     start = lambda _settings: started.append(spark) or spark  # noqa: E731
     monkeypatch.setattr(f"{choice}.start_spark", start)
     monkeypatch.setattr(f"{choice}.end_spark", lambda _spark: None)

@@ -17,8 +17,12 @@ from vedur.pipeline.compare.engine import bucket_sums, checksum, custom_checksum
 from vedur.pipeline.compare.expected import make_expected_pair, stage_expected
 from vedur.pipeline.compare.model import Buckets, Pair, Side, Sums
 from vedur.pipeline.compare.plan import make_pair, with_pieces_of
-from vedur.pipeline.compare.session_choice import open_comparer
-from vedur.pipeline.compare.shared_session import SessionServer, SharedComparer, socket_path
+from vedur.pipeline.compare.shared_session import (
+    SessionServer,
+    SharedComparer,
+    open_comparer,
+    socket_path,
+)
 
 __all__ = [
     "Buckets",
