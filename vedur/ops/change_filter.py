@@ -34,8 +34,7 @@ from vedur.ops.session import Session
 from vedur.pipeline.spark.command_session import end_spark, start_spark
 from vedur.sql import query
 from vedur.tables.checks import TableAt, require_condition
-from vedur.tables.columns import source_names
-from vedur.tables.condition import written
+from vedur.tables.filter import source_names, written
 from vedur.tables.structure import read_structure
 
 if TYPE_CHECKING:

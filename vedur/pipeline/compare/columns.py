@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vedur.names import quote_ident
-from vedur.tables.columns import Columns
+from vedur.tables.filter import Columns
 from vedur.tables.match import Column, ColumnMatch, ColumnPair, without_length
 
 _INTEGERS = frozenset(("smallint", "integer", "bigint"))

@@ -26,7 +26,7 @@ from vedur.pipeline.compare.progress import tasks_a_side
 from vedur.pipeline.copy.handed import HandedRows
 from vedur.pipeline.copy.plan import columns_to_make
 from vedur.sql import query
-from vedur.tables.condition import written
+from vedur.tables.filter import written
 from vedur.tables.mapping import TableMap
 from vedur.tables.match import read_columns, read_keys
 from vedur.tables.stages import held_stage

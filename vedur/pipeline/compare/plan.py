@@ -11,7 +11,7 @@ from vedur.names import QualifiedName
 from vedur.pipeline.compare.columns import Matched, columns_to_compare
 from vedur.pipeline.compare.model import Pair, Piece, Side
 from vedur.sql import query
-from vedur.tables.condition import written
+from vedur.tables.filter import written
 from vedur.tables.mapping import TableMap
 from vedur.tables.match import match_columns, read_columns, read_keys
 from vedur.tables.pages import PageRange, cut_pages

@@ -36,7 +36,7 @@ from vedur.pipeline.copy.task import LoadTask, LoadTogether, load_share
 from vedur.pipeline.spark.spark_pool import enter_pool, is_remote
 from vedur.pipeline.spark.tasks import parallelism, try_tasks
 from vedur.sql import query
-from vedur.tables.condition import written
+from vedur.tables.filter import written
 from vedur.tables.mapping import TableMap
 from vedur.tables.match import read_columns, read_keys, read_unique_keys
 from vedur.tables.row_function import TableFacts

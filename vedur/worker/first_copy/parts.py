@@ -23,7 +23,7 @@ from vedur.change.attrs import MAX_PARALLEL_COPY, MERGE
 from vedur.errors import CopyAbandoned, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.sql import query
-from vedur.tables.condition import written
+from vedur.tables.filter import written
 from vedur.tables.indexes import Part, TableDdl, build_jobs, build_part, finish_parts, parse_script
 from vedur.tables.part_rows import name_conflict, why_untold
 from vedur.threads import Pool
