@@ -23,9 +23,9 @@ from vedur.pipeline.compare.jobs import (
     moment,
     plan_work,
     stream,
+    tasks_a_side,
 )
 from vedur.pipeline.compare.model import Buckets, Pair, Side
-from vedur.pipeline.compare.progress import tasks_a_side
 from vedur.sql import query
 
 if TYPE_CHECKING:

@@ -226,7 +226,7 @@ def _condition(pages: PageRange) -> str:
     return query("compare", "page_range").format(low=pages.first, high=pages.end)
 
 
-# -- columns --------------------------------------------------------------------------------------
+# -- which columns are compared, and as what; pure ------------------------------------------------
 
 # Columns match by name, or by the node's column list. Where types differ, the provider's value is
 # turned into the target's type through its text, which is what copy and replay do with it: so a

@@ -30,9 +30,9 @@ from vedur.errors import SessionNotShared, VedurError, error_from_json, error_to
 from vedur.local_socket import fits, is_mine, listen_at, shut
 from vedur.pipeline.compare.differing_rows import Difference, Differences
 from vedur.pipeline.compare.engine import Comparer, SparkComparer
+from vedur.pipeline.compare.jobs import Parts, Terminal, watched_by
 from vedur.pipeline.compare.model import Buckets, Pair, Piece, Side, Sums
 from vedur.pipeline.compare.plan import Use, slices
-from vedur.pipeline.compare.progress import Parts, Terminal, watched_by
 from vedur.pipeline.spark.command_session import end_spark, start_spark
 from vedur.pipeline.spark.spark_pool import enter_pool
 from vedur.pipeline.spark.tasks import plain
