@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from vedur.errors import SessionNotShared
 from vedur.pipeline.compare.custom_sql import custom_sql, is_standard
-from vedur.pipeline.compare.differing_rows import Difference, Differences, describe, differing_keys
 from vedur.pipeline.compare.engine import (
     Comparer,
+    Difference,
+    Differences,
     SparkComparer,
     bucket_sums,
     checksum,
     custom_checksum,
+    describe,
+    differing_keys,
     rounded,
 )
 from vedur.pipeline.compare.expected import make_expected_pair, stage_expected

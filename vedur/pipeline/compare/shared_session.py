@@ -28,8 +28,7 @@ from vedur.clock import SYSTEM
 from vedur.config import LondisteSettings
 from vedur.errors import SessionNotShared, VedurError, error_from_json, error_to_json
 from vedur.local_socket import fits, is_mine, listen_at, shut
-from vedur.pipeline.compare.differing_rows import Difference, Differences
-from vedur.pipeline.compare.engine import Comparer, SparkComparer
+from vedur.pipeline.compare.engine import Comparer, Difference, Differences, SparkComparer
 from vedur.pipeline.compare.jobs import Parts, Terminal, watched_by
 from vedur.pipeline.compare.model import Buckets, Pair, Piece, Side, Sums
 from vedur.pipeline.compare.plan import Use, slices
