@@ -58,7 +58,7 @@ POINTS: dict[str, tuple[str, ...]] = {
     "skip": ("checked", "asked"),
     "quarantine": ("written", "applied", "released"),
     "ticker": ("ticked", "operated"),
-    # worker/provider.py: the consumer is moved to the tick that a node has applied
+    # worker/roles/leaf.py: the consumer is moved to the tick that a node has applied
     "position": ("moved",),
     # ops/rejoin/run.py: this node's position, the consumer's, then table by table
     "rejoin": ("planned", "placed", "moved", "applied", "repaired"),

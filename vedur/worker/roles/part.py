@@ -48,8 +48,7 @@ from vedur.node.state import set_subscriber_watermark
 from vedur.queue.batches import get_ticks
 from vedur.queue.ranges import event_range
 from vedur.sql import query
-from vedur.worker.provider import Provider
-from vedur.worker.roles.leaf import LeafRole
+from vedur.worker.roles.leaf import LeafRole, Provider
 from vedur.worker.system_events import Registers, SystemEvents
 
 log = logging.getLogger(__name__)
