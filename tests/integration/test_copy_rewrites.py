@@ -15,7 +15,7 @@ import pytest
 
 from tests.labs.first_copy import Lab
 from vedur import db as vdb
-from vedur.db.pump import pump
+from vedur.db.copy import pump
 from vedur.errors import VedurError
 from vedur.pipeline.copy import task
 from vedur.pipeline.copy.shape import changed
