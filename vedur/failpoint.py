@@ -45,7 +45,7 @@ POINTS: dict[str, tuple[str, ...]] = {
         # worker/first_copy/places.py: a node to copy from
         "found",
     ),
-    # worker/script.py: a script of the set on a leaf
+    # worker/system_events.py: a script of the set on a leaf
     "script": ("started", "run", "finished"),
     # node/moment.py: both nodes at one moment, for compare and repair
     "moment": ("awaited", "begun", "exported", "held", "ticked", "reached", "let_go"),
