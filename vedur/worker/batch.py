@@ -45,7 +45,6 @@ from vedur.queue.slices import Tick
 from vedur.sql import query
 from vedur.tables.mapping import TableMap
 from vedur.worker.apply_range import AppliedRange, apply_range
-from vedur.worker.batch_log import BatchLog
 from vedur.worker.branch_queue import BranchQueue
 from vedur.worker.combined_queue import CombinedQueue
 from vedur.worker.first_copy.states import MergeState, must_wait, snapshot_is_past
@@ -53,6 +52,7 @@ from vedur.worker.protocol import Applier, S
 from vedur.worker.quarantine.batch import BatchQuarantine
 from vedur.worker.quarantine.consumer import ConsumerQuarantine, Outlook
 from vedur.worker.stage_ahead import StageAhead
+from vedur.worker.stats import BatchLog
 from vedur.worker.system_events import Registers, SystemEvents
 
 log = logging.getLogger(__name__)
