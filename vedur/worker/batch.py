@@ -35,8 +35,15 @@ from vedur.errors import InternalError, LostPosition, StaleStage, StateError
 from vedur.failpoint import reach
 from vedur.node import WorkerState, get_worker_state
 from vedur.node.epoch import check_epoch
-from vedur.node.position import LOST, REMEDY, AppliedTick, complete_tick, keeps_ticks, lock_position
-from vedur.node.state import set_consumer_completed
+from vedur.node.position import (
+    LOST,
+    REMEDY,
+    AppliedTick,
+    complete_tick,
+    keeps_ticks,
+    lock_position,
+    set_consumer_completed,
+)
 from vedur.queue.batch_size import slice_count
 from vedur.queue.batches import Batch, Subscription, finish_batch, get_ticks_ahead
 from vedur.queue.publish import EndTick, TickRow, read_tick_rows

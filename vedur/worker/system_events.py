@@ -22,7 +22,8 @@ from vedur.errors import OtherEpoch, RefusedError, StateError
 from vedur.failpoint import reach
 from vedur.node.epoch import OTHER, keeps_epochs, note_reign
 from vedur.node.part import can_combine, follow_part
-from vedur.node.state import set_global_watermark, unregister_consumer
+from vedur.node.position import unregister_consumer
+from vedur.node.state import set_global_watermark
 from vedur.script.attrs import ScriptAttrs
 from vedur.script.on_node import script_here
 from vedur.script.script import known_as

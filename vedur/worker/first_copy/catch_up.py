@@ -21,11 +21,11 @@ from vedur.clock import Clock
 from vedur.errors import CopyAbandoned, CopyStateChanged, StaleStage, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.names import quote_literal
-from vedur.node import state as node_state
 from vedur.node.position import (
     read_position,
     read_worker_position,
     require_newest_tick,
+    set_consumer_completed,
     wake_worker,
 )
 from vedur.queue.batches import Batch, get_subscription, get_ticks, get_ticks_ahead
@@ -449,7 +449,7 @@ class CatchUpRange(AppliedRange[Any]):
 
     def set_position(self) -> None:
         """Move the position of the copy's own consumer."""
-        node_state.set_consumer_completed(self.db, self.queue, self.consumer, self.batch.tick)
+        set_consumer_completed(self.db, self.queue, self.consumer, self.batch.tick)
         reach("copy.merged")
 
     def committed(self, staged: Any) -> None:
