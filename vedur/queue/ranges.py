@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from vedur.change.event import EventRange
 from vedur.db import Database
-from vedur.queue import batch_size as consumer
+from vedur.queue import batches
 from vedur.queue.batches import Subscription
 from vedur.queue.slices import Tick, cut, whole
 from vedur.sql import query
@@ -44,7 +44,7 @@ def late_events(provider: Database, place: Subscription, ticks: Sequence[Tick]) 
     text = query("worker", "late_events").format(
         events=place.events,
         txids=",".join(map(str, late)),
-        most=LATE_SLICES * consumer.EVENTS_PER_SLICE + 1,
+        most=LATE_SLICES * batches.EVENTS_PER_SLICE + 1,
     )
     return int(provider.value(text))
 
@@ -80,11 +80,11 @@ def event_range(
 
 def _lopsided(ticks: Sequence[Tick], count: int, late: int = 0) -> bool:
     """Does one tick, or what came late, hold more than its share, and much?"""
-    if late > LATE_SLICES * consumer.EVENTS_PER_SLICE:
+    if late > LATE_SLICES * batches.EVENTS_PER_SLICE:
         return True
     total = ticks[-1].event_seq - ticks[0].event_seq
     largest = max(b.event_seq - a.event_seq for a, b in pairwise(ticks))
-    return largest > GIANT_SLICES * consumer.EVENTS_PER_SLICE and largest * count > total
+    return largest > GIANT_SLICES * batches.EVENTS_PER_SLICE and largest * count > total
 
 
 def dense(first: str, last: str, events: int) -> bool:

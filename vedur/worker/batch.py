@@ -44,8 +44,7 @@ from vedur.node.position import (
     lock_position,
     set_consumer_completed,
 )
-from vedur.queue.batch_size import slice_count
-from vedur.queue.batches import Batch, Subscription, finish_batch, get_ticks_ahead
+from vedur.queue.batches import Batch, Subscription, finish_batch, get_ticks_ahead, slice_count
 from vedur.queue.publish import EndTick, TickRow, read_tick_rows
 from vedur.queue.ranges import event_range, late_events
 from vedur.queue.slices import Tick

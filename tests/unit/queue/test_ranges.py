@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedur.change.snapshot import Snapshot
-from vedur.queue.batch_size import EVENTS_PER_SLICE
+from vedur.queue.batches import EVENTS_PER_SLICE
 from vedur.queue.ranges import GIANT_SLICES, LATE_SLICES, _lopsided, dense, stretches
 from vedur.queue.slices import Tick, whole
 

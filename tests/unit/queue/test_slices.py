@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedur.change.snapshot import Snapshot
-from vedur.queue.batch_size import (
+from vedur.queue.batches import (
     batch_size,
     expected_end,
     first_limit,

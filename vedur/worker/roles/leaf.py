@@ -28,10 +28,10 @@ from vedur.node.position import (
     unregistered,
 )
 from vedur.node.state import hold_back_watermark, set_subscriber_watermark
-from vedur.queue.batch_size import batch_size
 from vedur.queue.batches import (
     Batch,
     Subscription,
+    batch_size,
     get_backlog,
     get_subscription,
     get_ticks,
