@@ -44,9 +44,16 @@ from vedur.node.position import (
     lock_position,
     set_consumer_completed,
 )
-from vedur.queue.batches import Batch, Subscription, finish_batch, get_ticks_ahead, slice_count
+from vedur.queue.batches import (
+    Batch,
+    Subscription,
+    event_range,
+    finish_batch,
+    get_ticks_ahead,
+    late_events,
+    slice_count,
+)
 from vedur.queue.publish import EndTick, TickRow, read_tick_rows
-from vedur.queue.ranges import event_range, late_events
 from vedur.queue.slices import Tick
 from vedur.sql import query
 from vedur.tables.mapping import TableMap

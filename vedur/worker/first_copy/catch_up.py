@@ -28,8 +28,7 @@ from vedur.node.position import (
     set_consumer_completed,
     wake_worker,
 )
-from vedur.queue.batches import Batch, get_subscription, get_ticks, get_ticks_ahead
-from vedur.queue.ranges import event_range
+from vedur.queue.batches import Batch, event_range, get_subscription, get_ticks, get_ticks_ahead
 from vedur.queue.slices import Tick
 from vedur.sql import query
 from vedur.tables.mapping import TableMap

@@ -45,8 +45,7 @@ from vedur.node.position import (
     unregistered,
 )
 from vedur.node.state import set_subscriber_watermark
-from vedur.queue.batches import get_ticks
-from vedur.queue.ranges import event_range
+from vedur.queue.batches import event_range, get_ticks
 from vedur.sql import query
 from vedur.worker.roles.leaf import LeafRole, Provider
 from vedur.worker.system_events import Registers, SystemEvents
