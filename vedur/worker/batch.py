@@ -62,8 +62,7 @@ from vedur.worker.branch_queue import BranchQueue
 from vedur.worker.combined_queue import CombinedQueue
 from vedur.worker.first_copy.states import MergeState, must_wait, snapshot_is_past
 from vedur.worker.protocol import Applier, S
-from vedur.worker.quarantine.batch import BatchQuarantine
-from vedur.worker.quarantine.consumer import ConsumerQuarantine, Outlook
+from vedur.worker.quarantine import BatchQuarantine, ConsumerQuarantine, Outlook
 from vedur.worker.stage_ahead import StageAhead
 from vedur.worker.stats import BatchLog
 from vedur.worker.system_events import Registers, SystemEvents

@@ -35,7 +35,7 @@ from vedur.sql import query
 from vedur.tables.mapping import TableMap
 from vedur.tables.stages import held_stage, quarantine_area, stage_prefix
 from vedur.worker.apply_range import AppliedRange, apply_range
-from vedur.worker.quarantine.batch import QuarantinedRows
+from vedur.worker.quarantine import QuarantinedRows
 from vedur.worker.system_events import SystemEvents
 
 if TYPE_CHECKING:

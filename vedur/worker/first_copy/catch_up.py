@@ -39,8 +39,7 @@ from vedur.worker.first_copy.seats import Seat, Seats
 from vedur.worker.first_copy.states import MergeState, State, snapshot_is_past
 from vedur.worker.first_copy.steps import Step
 from vedur.worker.first_copy.table import forget_consumer, forget_consumer_with
-from vedur.worker.quarantine.batch import BatchQuarantine
-from vedur.worker.quarantine.consumer import ConsumerQuarantine, Outlook
+from vedur.worker.quarantine import BatchQuarantine, ConsumerQuarantine, Outlook
 
 log = logging.getLogger(__name__)
 

@@ -68,8 +68,7 @@ from vedur.worker.first_copy.places import ConsumerPlace, read_consumer_node
 from vedur.worker.first_copy.progress import Progress
 from vedur.worker.first_copy.states import State
 from vedur.worker.first_copy.steps import Step
-from vedur.worker.quarantine.batch import QuarantinedRows
-from vedur.worker.quarantine.consumer import end_obsolete
+from vedur.worker.quarantine import QuarantinedRows, end_obsolete
 
 log = logging.getLogger(__name__)
 
