@@ -22,7 +22,7 @@ from vedur.change.event import UNREADABLE, Event, EventType, parse_type, unreada
 from vedur.change.formats import Nested, nested_to_text, split_json, split_urlenc, unquote
 from vedur.change.net import STEP, WITH_ROW, Kind
 from vedur.pipeline.replay.fast_path.columns import NetChanges, PayloadRow, Piece, Waiting
-from vedur.pipeline.replay.fast_path.pattern import Pattern
+from vedur.pipeline.replay.fast_path.payload import Pattern
 from vedur.pipeline.replay.handled import AT_ONCE, Change, Untouched
 from vedur.pipeline.replay.shape import Shape, make_shape
 from vedur.pipeline.replay.staged import Fault
