@@ -1,6 +1,6 @@
 """Replay of single events, one statement each: for what cannot be expressed as net changes.
 
-The order, and what happens when a statement fails, is in `ordered.py`.
+The order, and what happens when a statement fails, is in `in_order.py`.
 """
 
 from __future__ import annotations
