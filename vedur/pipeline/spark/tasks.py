@@ -14,6 +14,8 @@ whose jobs differ from each other in nothing but their items hands in `KeptPlans
 from __future__ import annotations
 
 import functools
+import gc
+import importlib
 import json
 import os
 import zlib
@@ -25,7 +27,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import vedur
 from vedur.errors import InternalError, StateError, VedurError, error_from_json, error_to_json
 from vedur.pipeline.spark.spark_pool import enter_pool, is_remote
-from vedur.pipeline.spark.task_process import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +38,20 @@ T = TypeVar("T")
 _ITEMS = "vedur.items"
 #: Kept plans: small batches have one task, large ones as many as run at once.
 _PLANS = 2
+
+#: What is in memory after a first batch, a first copy and a comparison. Spark asks for pandas
+#: wherever Arrow data goes through Python, whether pandas is used or not.
+_NEEDED = (
+    "pandas",
+    "pyarrow.compute",
+    "pyarrow.csv",
+    "pyarrow.ipc",
+    "pyarrow.pandas_compat",
+    "pyspark.worker",
+    "vedur.pipeline.compare",
+    "vedur.pipeline.copy.task",
+    "vedur.pipeline.replay.task",
+)
 
 
 @dataclass(frozen=True)
@@ -166,6 +181,18 @@ def plain(value: object) -> object:
     return str(value)
 
 
+@functools.cache
+def settle() -> None:
+    """Load what tasks need; what is there now is never looked at by the collector again.
+
+    Tasks call it too: processes of a cluster's executors are Spark's own, and the first does it.
+    """
+    for name in _NEEDED:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+
+
 def warm_up(spark: SparkSession) -> None:
     """Run two jobs now, so that no batch pays for loading classes and starting Python.
 
@@ -179,7 +206,7 @@ def warm_up(spark: SparkSession) -> None:
 
         try:
             import vedur
-            from vedur.pipeline.spark.task_process import settle
+            from vedur.pipeline.spark.tasks import settle
 
             settle()
             found = vedur.__version__
