@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from vedur.catalog import TableInfo
 from vedur.change.event import Event, EventRange
 from vedur.change.quarantine import Quarantine
 from vedur.db import Database
@@ -96,15 +95,3 @@ class Applier(Protocol[S]):
 
     def done(self, db: Database, slot: int) -> None:
         """Free the slot: what it held is merged."""
-
-
-class CopyControl(Protocol):
-    """First copies, as the worker sees them."""
-
-    def advance(
-        self, target: Database, provider: str, tables: Sequence[TableInfo], position: int
-    ) -> bool:
-        """Start copies, answer those that ask for the hand-over; True if the worker must wait."""
-
-    def stop(self) -> None:
-        """End all copies: the worker ends."""
