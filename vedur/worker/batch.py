@@ -57,11 +57,10 @@ from vedur.queue.publish import EndTick, TickRow, read_tick_rows
 from vedur.queue.slices import Tick
 from vedur.sql import query
 from vedur.tables.mapping import TableMap
-from vedur.worker.apply_range import AppliedRange, apply_range
+from vedur.worker.apply_range import AppliedRange, Applier, S, apply_range
 from vedur.worker.branch_queue import BranchQueue
 from vedur.worker.combined_queue import CombinedQueue
 from vedur.worker.first_copy.states import MergeState, must_wait, snapshot_is_past
-from vedur.worker.protocol import Applier, S
 from vedur.worker.quarantine import BatchQuarantine, ConsumerQuarantine, Outlook
 from vedur.worker.stage_ahead import StageAhead
 from vedur.worker.stats import BatchLog

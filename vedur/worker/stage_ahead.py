@@ -26,7 +26,7 @@ from vedur.queue.batches import PREFETCH_EVENTS, expected_end, merge_count, next
 from vedur.queue.slices import Tick
 from vedur.tables.mapping import TableMap
 from vedur.threads import Pool
-from vedur.worker.protocol import Applier, S
+from vedur.worker.apply_range import Applier, S
 
 log = logging.getLogger(__name__)
 

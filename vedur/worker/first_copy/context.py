@@ -17,8 +17,8 @@ from vedur.names import QualifiedName, parse_name
 from vedur.sql import query
 from vedur.tables.mapping import TableMap
 from vedur.threads import Thread
+from vedur.worker.apply_range import Applier
 from vedur.worker.first_copy.steps import Step
-from vedur.worker.protocol import Applier
 
 log = logging.getLogger(__name__)
 
