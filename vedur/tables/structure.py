@@ -14,7 +14,7 @@ from vedur.db import Database
 from vedur.names import QualifiedName
 from vedur.sql import query
 from vedur.tables.filter import Columns
-from vedur.tables.fkeys import ForeignKey
+from vedur.tables.indexes import ForeignKey
 
 
 @dataclass(frozen=True)

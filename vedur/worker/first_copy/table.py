@@ -39,11 +39,12 @@ from vedur.names import parse_name
 from vedur.node.info import NodeType, get_node_info
 from vedur.node.position import read_position, register_consumer, unregister_consumer
 from vedur.sql import query
-from vedur.tables.fkeys import drop_table_fkey, find_table_fkeys
 from vedur.tables.indexes import (
     NOTHING_GONE,
     TableDdl,
     drop_parts,
+    drop_table_fkey,
+    find_table_fkeys,
     finish_parts,
     parse_script,
     read_ddl,
