@@ -17,7 +17,7 @@ POINTS: dict[str, tuple[str, ...]] = {
     "batch": ("taken", "staged", "merged", "committed", "finished"),
     # worker/stage_ahead.py: the range behind it, staged meanwhile
     "ahead": ("begun", "taken"),
-    # worker/first_copy/context.py: a step of a first copy begins (steps.py there)
+    # worker/first_copy/context.py: a step of a first copy begins (`Step` there)
     "copy": (
         "register",
         "snapshot",

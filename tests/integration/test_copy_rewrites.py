@@ -19,7 +19,7 @@ from vedur.db.copy import pump
 from vedur.errors import VedurError
 from vedur.pipeline.copy import task
 from vedur.pipeline.copy.shape import changed
-from vedur.worker.first_copy.steps import Step
+from vedur.worker.first_copy.context import Step
 
 pytestmark = [pytest.mark.timeout(400)]
 

@@ -33,11 +33,10 @@ from vedur.queue.slices import Tick
 from vedur.sql import query
 from vedur.tables.mapping import TableMap
 from vedur.worker.apply_range import AppliedRange, apply_range
-from vedur.worker.first_copy.context import CopySetup, MakeApplier, TableJob
+from vedur.worker.first_copy.context import CopySetup, MakeApplier, Step, TableJob
 from vedur.worker.first_copy.parts import WAIT_REPLAY, restore_structure
 from vedur.worker.first_copy.seats import Seat, Seats
 from vedur.worker.first_copy.states import MergeState, State, snapshot_is_past
-from vedur.worker.first_copy.steps import Step
 from vedur.worker.first_copy.table import forget_consumer, forget_consumer_with
 from vedur.worker.quarantine import BatchQuarantine, ConsumerQuarantine, Outlook
 

@@ -57,6 +57,8 @@ from vedur.worker.first_copy.context import (
     Loader,
     MakeApplier,
     PlanT,
+    Progress,
+    Step,
     TableJob,
 )
 from vedur.worker.first_copy.parts import (
@@ -66,9 +68,7 @@ from vedur.worker.first_copy.parts import (
     remove_own_rows,
 )
 from vedur.worker.first_copy.places import ConsumerPlace, read_consumer_node
-from vedur.worker.first_copy.progress import Progress
 from vedur.worker.first_copy.states import State
-from vedur.worker.first_copy.steps import Step
 from vedur.worker.quarantine import QuarantinedRows, end_obsolete
 
 log = logging.getLogger(__name__)
