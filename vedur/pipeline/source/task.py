@@ -26,7 +26,7 @@ from vedur.errors import StateError
 from vedur.pipeline.source.columns import EVENT_TYPES
 from vedur.pipeline.source.convert import micros, to_arrow
 from vedur.pipeline.source.options import SourceOptions
-from vedur.pipeline.spark.connections import link
+from vedur.pipeline.spark.tasks import link
 from vedur.sql import query
 
 log = logging.getLogger(__name__)
