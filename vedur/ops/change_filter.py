@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from vedur.catalog.tables import TableInfo, change_table_attr, hold_at_tick, missing_part, sharing
 from vedur.change.attrs import COPY_CONDITION
-from vedur.db import Database
-from vedur.db.database import set_replication_role
+from vedur.db import Database, set_replication_role
 from vedur.errors import StateError, UsageError
 from vedur.failpoint import reach
 from vedur.handlers.registry import resolve

@@ -14,8 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 from vedur.change.event import Event, EventRange
 from vedur.change.quarantine import Quarantine
-from vedur.db import Database
-from vedur.db.database import set_replication_role
+from vedur.db import Database, set_replication_role
 from vedur.tables.mapping import TableMap
 
 log = logging.getLogger(__name__)

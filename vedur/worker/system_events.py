@@ -15,9 +15,8 @@ from vedur.catalog.sequences import global_remove_seq, global_update_seq
 from vedur.catalog.tables import global_add_table, global_remove_table
 from vedur.change.event import Event
 from vedur.config import LondisteSettings
-from vedur.db import Database
+from vedur.db import Database, set_replication_role
 from vedur.db.contract import command
-from vedur.db.database import set_replication_role
 from vedur.errors import OtherEpoch, RefusedError, StateError
 from vedur.failpoint import reach
 from vedur.node.epoch import OTHER, keeps_epochs, note_reign

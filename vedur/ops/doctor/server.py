@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from vedur.clock import Clock
 from vedur.config import LondisteSettings
-from vedur.db import Database
-from vedur.db.database import set_replication_role
+from vedur.db import Database, set_replication_role
 from vedur.db.install import State, inspect
 from vedur.errors import DatabaseError
 from vedur.log import mask

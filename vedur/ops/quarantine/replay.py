@@ -18,8 +18,7 @@ from vedur.catalog.quarantine import end_rows, end_staged
 from vedur.catalog.tables import hold_ready
 from vedur.change.event import Event, EventRange
 from vedur.change.quarantine import FailedEvent, Quarantine, RowKey, is_about_event
-from vedur.db import Database
-from vedur.db.database import set_replication_role
+from vedur.db import Database, set_replication_role
 from vedur.errors import StaleStage, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.handlers.registry import require_handlers

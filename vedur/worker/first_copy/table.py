@@ -25,7 +25,7 @@ from vedur.catalog.tables import (
     sharing,
 )
 from vedur.clock import Clock
-from vedur.db.database import set_replication_role
+from vedur.db import set_replication_role
 from vedur.errors import (
     CopyAbandoned,
     CopyMustWait,

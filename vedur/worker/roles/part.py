@@ -19,8 +19,7 @@ from vedur.catalog import get_table_list
 from vedur.catalog.tables import TableSet
 from vedur.change.attrs import HANDLER
 from vedur.change.event import Event
-from vedur.db import Database
-from vedur.db.database import set_replication_role
+from vedur.db import Database, set_replication_role
 from vedur.errors import LostPosition, RefusedError, StaleStage, StateError
 from vedur.failpoint import reach
 from vedur.handlers.builtin import DEFAULT_HANDLER
