@@ -82,7 +82,7 @@ POINTS: dict[str, tuple[str, ...]] = {
     # worker/roles/root.py
     "root": ("watermark", "sequences"),
     # worker/roles/reign.py: a root that was replaced, or made by another program
-    "reign": ("deposed", "adopted"),
+    "reign": ("deposed", "adopted", "closed_other"),
     # ops/takeover: run.py, undo.py, options.py, verify.py, failover.py, leave.py
     "takeover": (
         "checked",
@@ -101,6 +101,7 @@ POINTS: dict[str, tuple[str, ...]] = {
         "barred",
         "reopened",
         "kept",
+        "untagged",
         "branch_moved",
         "tagged",
         "caught_up_from",
