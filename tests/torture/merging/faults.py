@@ -351,15 +351,16 @@ def rows_locked(c: MergeCycle) -> None:
 # -- what brings parts to their copies -----------------------------------------------------------
 
 
-def copy_whole(c: MergeCycle, *names: str) -> None:
-    """Tables of all parts go, and come again by one command."""
+def copy_whole(c: MergeCycle, *names: str, gone: str = "") -> None:
+    """Tables of all parts go, unless they are gone already, and come again by one command."""
     names = names or tuple(c.rng.sample(WHOLE, c.rng.choice((1, 1, 2, 3))))
     most = c.rng.choice((0, 0, 1, 3))
     c.note["by"] = f"remove-table of all parts, add-table --merge-all {' '.join(names)}"
     if most:
         c.note["by"] += f" --max-parallel-copy={most}"
     for part in c.rng.sample(PARTS, len(PARTS)):
-        c.rig.ok(c.rig.ini(FULL, part), "remove-table", *names)
+        if part != gone:
+            c.rig.ok(c.rig.ini(FULL, part), "remove-table", *names)
     c.rig.add_whole(*names, by=c.rng.choice(PARTS), most=most)
 
 
@@ -413,4 +414,4 @@ def removed_in_copies(c: MergeCycle) -> None:
     c.some_time(1.0)
     c.rig.ok(c.rig.ini(FULL, c.part), "remove-table", "t.notes")
     c.some_time(0.5)
-    copy_whole(c, "t.notes")
+    copy_whole(c, "t.notes", gone=c.part)
