@@ -76,7 +76,7 @@ peers:  ## the programs that bench compares with, through apt where possible
 bench: dev peers  ## measure beside native, Londiste and others; PART= one of capture apply copy latency cascade takeover compare scale handlers footprint
 	@$(BIN)/python -m bench $(PART) $(ARGS)
 
-torture: dev  ## faults under load: MINUTES=5, SEED=, ONLY=, ARGS="--lab cascade --plain"
+torture: dev  ## faults under load: MINUTES=5, SEED=, ONLY=, ARGS="--lab cascade --plain", or merge
 	@$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(ONLY),--only "$(ONLY)") $(ARGS); code=$$?; $(BIN)/python -m tests.torture.report; exit $$code
 

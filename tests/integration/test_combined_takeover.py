@@ -58,6 +58,17 @@ def move(lab: Combined, old: str, new: str, **options: object) -> None:
         takeover(session, old, TakeoverOptions(**{"compare": False, **options}))  # type: ignore[arg-type]
 
 
+def test_a_part_that_waits_forgets_an_error_when_it_works_again(
+    make_combined: MakeCombined,
+) -> None:
+    """It completes no batch; status would show the last outage for ever."""
+    lab = told(make_combined)
+    call(lab.dbs["c2"], "pgq_node.set_consumer_error", "p1", "c2_p1", "connection failed")
+    lab.work("p1", "c2")
+    text = "select cur_error from pgq_node.local_state where consumer_name = 'c2_p1'"
+    assert lab.dbs["c2"].query(text) == [(None,)]
+
+
 def test_a_part_of_a_combined_branch_follows_and_reads_no_rows(
     make_combined: MakeCombined,
 ) -> None:

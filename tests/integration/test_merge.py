@@ -12,6 +12,7 @@ import pytest
 
 from tests.labs.in_process import without_spark  # noqa: F401
 from tests.labs.merge import MergeLab, make_merge
+from vedur import db as vdb
 from vedur import failpoint
 from vedur.catalog.tables import change_table_attr
 from vedur.config import LondisteSettings
@@ -547,3 +548,63 @@ def test_compare_and_repair_see_one_part(make_merge: MakeMerge, spark: Any) -> N
             repair(second, RepairOptions(tables=("t",), apply=True, max_wait=300), spark)
         with pytest.raises(StateError, match="a row fulfils the conditions of two of them"):
             resync(first, ["t"])
+
+
+CHILD = """
+create table child (id int primary key references t, part int not null);
+"""
+PENDING = "select count(*) from londiste.pending_fkeys"
+FKEY = """
+select oid from pg_constraint
+where contype = 'f' and conrelid = 'child'::regclass and convalidated
+"""
+
+
+def test_a_foreign_key_comes_back_with_the_last_part(make_merge: MakeMerge) -> None:
+    """The worker of the first queue brings it back, and is told by nobody that another part is in
+    sync: neither when the parts are added, nor when one of them is copied anew."""
+    lab = make_merge(2)
+    lab.make(DDL + CHILD, "public.t", "public.child")
+    fill(lab)
+    for number, part in enumerate(lab.parts, 1):
+        part.root.execute("insert into child select id, part from t")
+        with part.session() as session:
+            where = f"part = {number}"
+            tables = ["t", "child"]
+            add_table(session, AddTable(tables=tables, no_merge=True, copy_condition=where))
+    lab.start()
+    lab.wait_ok()
+    lab.wait(lambda: lab.leaf.value(PENDING) == 0)
+    before = lab.leaf.value(FKEY)
+    assert before is not None
+    with lab.parts[1].session() as session:
+        resync(session, ["t"])
+    lab.wait(lambda: lab.leaf.value(FKEY) not in (None, before))
+    lab.wait_ok()
+    lab.settle()
+    assert lab.merged() == lab.union() and lab.merged("child") == lab.union("child")
+
+
+def test_parts_that_put_one_foreign_key_aside_at_once_do_not_stumble(make_merge: MakeMerge) -> None:
+    lab = make_merge(1)
+    lab.leaf.execute(DDL + CHILD)
+    drop = "select londiste.drop_table_fkey('public.child', 'child_id_fkey')"
+    done: list[int] = []
+
+    def second() -> None:
+        with vdb.connect(lab.leaf.connstr, autocommit=True) as db:
+            done.append(db.value(drop))
+
+    with vdb.connect(lab.leaf.connstr) as first:
+        assert first.value(drop) == 1
+        thread = threading.Thread(target=second)
+        thread.start()
+        waits = (
+            "select count(*) from pg_stat_activity where datname = current_database()"
+            " and wait_event_type = 'Lock' and query like '%drop_table_fkey%'"
+        )
+        lab.wait(lambda: lab.leaf.value(waits) == 1)
+        first.commit()
+        thread.join(60)
+    assert done == [1]
+    assert lab.leaf.value(PENDING) == 1

@@ -7,11 +7,11 @@ import json
 import math
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 from tests.torture.campaign import Campaign
-from tests.torture.labs import faults_of
-from tests.torture.rig import LABS
+from tests.torture.labs import LABS, faults_of
 from tests.torture.steps import what_and_step
 
 RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results" / "torture.jsonl"
@@ -58,6 +58,7 @@ def main() -> int:
     seed = args.seed if args.seed is not None else int(time.time()) % 1_000_000
     print(f"seed {seed}", flush=True)
     began = time.monotonic()
+    outcomes: Counter[str] = Counter()
     try:
         first = untried(RESULTS, args.lab) if args.untried else ()
         with Campaign(
@@ -70,6 +71,7 @@ def main() -> int:
             plain=args.plain,
             most_load=args.most_load,
         ) as campaign:
+            outcomes = campaign.outcomes
             print(f"ready after {time.monotonic() - began:.1f} s: {campaign.rig.base}", flush=True)
             campaign.run(args.cycles, args.minutes)
     except KeyboardInterrupt:
@@ -77,8 +79,8 @@ def main() -> int:
     except Exception as error:
         print(f"FAILED with seed {seed}: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
-    outcomes = ", ".join(f"{n} {what}" for what, n in sorted(campaign.outcomes.items()))
-    print(f"{outcomes}, 0 differences in {time.monotonic() - began:.0f} s")
+    told = ", ".join(f"{n} {what}" for what, n in sorted(outcomes.items()))
+    print(f"{told}, 0 differences in {time.monotonic() - began:.0f} s")
     return 0
 
 

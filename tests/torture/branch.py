@@ -214,7 +214,7 @@ def both_servers(c: Cycle) -> None:
     for node in (ROOT, MID):
         c.rig.servers[node].stop("immediate")
     for node in (ROOT, MID):
-        with c.rig._server_env(node):
+        with c.rig.server_env(node):
             c.rig.servers[node].start()
 
 

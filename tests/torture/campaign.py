@@ -19,16 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.torture import checks
-from tests.torture.faults import Cycle, NotReached, Skipped
-from tests.torture.labs import faults_of
-from tests.torture.load import Load
+from tests.torture.faults import NotReached, Skipped
+from tests.torture.labs import faults_of, make_laboratory
 from tests.torture.neutral import neutral
-from tests.torture.queues import Queues
-from tests.torture.rig import Rig
 from tests.torture.steps import is_dear
-
-#: The worker must be back and at a tick of now within this many seconds after a fault.
-RECOVERY = 400.0
 
 
 @dataclass
@@ -52,19 +46,21 @@ class Campaign:
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
-        self.rig = Rig(self.lab, self.plain, shared_spark=not self.cheap)
+        self.laboratory = make_laboratory(self.lab, self.plain, shared_spark=not self.cheap)
+        self.rig = self.laboratory.rig
         self.faults = faults_of(self.lab, self.plain)
         self.commit = _commit()
 
     def __enter__(self) -> Campaign:
-        self.rig.start()
-        self.load = Load(lambda: self.rig.connect(self.rig.writer), self.seed).start()
-        self.queues = [Queues(self.rig, node) for node in self.rig.nodes[1:-1]]
-        self.baseline = checks.Baseline(self.rig)
+        try:
+            self.laboratory.start(self.seed)
+        except BaseException as error:
+            self.rig.close(keep=not isinstance(error, KeyboardInterrupt))
+            raise
         return self
 
     def __exit__(self, kind: object, *exc: object) -> None:
-        self.load.stop()
+        self.laboratory.load.stop()
         keep = kind is not None and not issubclass(kind, KeyboardInterrupt)  # type: ignore[arg-type]
         self.rig.close(keep=keep)
         if keep:
@@ -112,7 +108,7 @@ class Campaign:
         """One fault from beginning to end; raises where a check fails."""
         self._tried[name] += 1
         number = sum(self.outcomes.values()) + 1
-        c = Cycle(self.rig, self.load, random.Random(f"{self.seed} {number} {name}"))
+        c = self.laboratory.make_cycle(random.Random(f"{self.seed} {number} {name}"))
         c.cheap = self.is_cheap
         record: dict[str, Any] = {"seed": self.seed, "cycle": number, "fault": name}
         if self.lab != "pair":
@@ -121,9 +117,9 @@ class Campaign:
             record["plain"] = True
         began = time.monotonic()
         try:
-            self.load.resume()
+            self.laboratory.load.resume()
             outcome = self._break(c, name, record)
-            recovery = self._recover(c)
+            recovery = self.laboratory.recover(c)
             record |= self._look(c)
         except BaseException as error:
             record |= {"outcome": "FAILED", "error": repr(error)[:2000], "note": c.note}
@@ -146,7 +142,7 @@ class Campaign:
         )
         return record
 
-    def _break(self, c: Cycle, name: str, record: dict[str, Any]) -> str:
+    def _break(self, c: Any, name: str, record: dict[str, Any]) -> str:
         try:
             self.faults[name][1](c)
         except NotReached as error:
@@ -159,34 +155,12 @@ class Campaign:
             self.rig.disarm()
         return "recovered"
 
-    def _recover(self, c: Cycle) -> float:
-        """Writers rest; all nodes must come to a tick of now, and copies to their end."""
-        began = time.monotonic()
-        self.load.pause()
-        rig = self.rig
-        rig.wait(lambda: rig.servers["root"].running and rig.last_tick(), "the root", 180.0)
-        c.note["tick"] = rig.forced_tick(RECOVERY)
-        for node in rig.followers:
-            reached = lambda node=node: rig.position(node) >= c.note["tick"]  # noqa: E731
-            rig.wait(reached, f"the {node} to come back", RECOVERY)
-            whole = lambda node=node: rig.unfinished_tables(node) == 0  # noqa: E731
-            rig.wait(whole, f"copies of the {node} to end", RECOVERY)
-        return time.monotonic() - began
-
-    def _look(self, c: Cycle) -> dict[str, Any]:
-        rows = checks.contents(self.rig)
-        for queue in self.queues:
-            c.note |= queue.compare(c.note["tick"])
-        checks.positions(self.rig)
-        checks.sequences(self.rig)
-        self.baseline.leftovers(self.rig)
-        checks.status(self.rig, c.note["tick"])
-        for queue in self.queues:
-            queue.rotated(c.note["tick"])
+    def _look(self, c: Any) -> dict[str, Any]:
+        found = self.laboratory.look(c)
         bugs = checks.log_bugs(self.rig, self._offsets)
         if bugs:
             raise checks.Failed(f"an error of our own in a log: {bugs[0][:300]}")
-        return {"rows": rows, "transactions": self.load.transactions}
+        return found
 
     # -- telling --------------------------------------------------------------------------------
 

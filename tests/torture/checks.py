@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from tests.torture.ground import Ground
 from tests.torture.processes import DAEMON, children, cmdline, working_in
 from tests.torture.rig import LEAF, MID, ROOT, Rig
 from tests.torture.schema import NAMES, OWNER, PART_HERE, SEQUENCES
@@ -43,7 +44,7 @@ from (select count(*) as n, md5(coalesce(string_agg(r, e'\\n' order by r), '')) 
      (select string_agg(pg_get_constraintdef(oid) || convalidated, '; ' order by conname) as fkeys
       from pg_constraint where conrelid = '{table}'::regclass and contype = 'f') f
 """
-_SESSIONS = """
+SESSIONS = """
 with ours as (
     select * from pg_stat_activity
     where backend_type = 'client backend' and application_name not in ('torture', 'psql'))
@@ -61,6 +62,14 @@ select 'advisory lock', concat_ws(' ', application_name, l.classid, l.objid)
 from pg_locks l join ours o using (pid)
 where l.locktype = 'advisory' and o.state = 'idle'
     and o.state_change < clock_timestamp() - interval '1 second'
+"""
+COPY_ROWS = """
+select 'slice', table_name from vedur.copy_slice
+union all
+select 'progress: ' || coalesce(error, step_name), table_name from vedur.copy_progress
+where finished_at is null or error is not null
+union all
+select 'hold', tick_id::text from vedur.hold where until > clock_timestamp()
 """
 
 
@@ -111,8 +120,8 @@ def _difference(rig: Rig, node: str, source: str, dest: str) -> str:
     return "\n".join(lines)
 
 
-def _until(rig: Rig, found: Callable[[], Any], what: str, limit: float = SETTLE) -> None:
-    """`found()` lists what should not be there."""
+def until(found: Callable[[], Any], what: str, limit: float = SETTLE) -> None:
+    """Wait until `found()`, which lists what should not be there, is empty."""
     deadline = time.monotonic() + limit
     while left := found():
         if time.monotonic() > deadline:
@@ -124,8 +133,8 @@ class Baseline:
     """What the laboratory looks like at rest, taken before the first fault."""
 
     def __init__(self, rig: Rig) -> None:
-        _until(rig, lambda: copy_rows(rig), "first copies")
-        _until(rig, lambda: [c for c in self._consumers(rig) if ".copy." in c[1]], "first copies")
+        until(lambda: copy_rows(rig), "first copies")
+        until(lambda: [c for c in self._consumers(rig) if ".copy." in c[1]], "first copies")
         self.consumers = self._consumers(rig)
 
     @staticmethod
@@ -137,12 +146,12 @@ class Baseline:
 
     def leftovers(self, rig: Rig) -> None:
         """Nothing of a fault or of a copy is left."""
-        _until(rig, lambda: staging(rig), "staging tables left")
-        _until(rig, lambda: copy_rows(rig), "rows of copies left")
-        _until(rig, lambda: set(self._consumers(rig)) ^ set(self.consumers), "consumers differ")
-        _until(rig, lambda: sessions(rig), "sessions left")
-        _until(rig, lambda: processes(rig), "processes left")
-        _until(rig, lambda: files(rig), "files left")
+        until(lambda: staging(rig), "staging tables left")
+        until(lambda: copy_rows(rig), "rows of copies left")
+        until(lambda: set(self._consumers(rig)) ^ set(self.consumers), "consumers differ")
+        until(lambda: sessions(rig), "sessions left")
+        until(lambda: processes(rig), "processes left")
+        until(lambda: files(rig), "files left")
 
 
 def staging(rig: Rig) -> list[str]:
@@ -165,13 +174,7 @@ def staging(rig: Rig) -> list[str]:
 
 def copy_rows(rig: Rig) -> list[tuple[Any, ...]]:
     """Slices, unfinished progress, holds that still count."""
-    text = (
-        "select 'slice', table_name from vedur.copy_slice union all"
-        " select 'progress: ' || coalesce(error, step_name), table_name from vedur.copy_progress"
-        "  where finished_at is null or error is not null union all"
-        " select 'hold', tick_id::text from vedur.hold where until > clock_timestamp()"
-    )
-    return [row for node in rig.followers for row in rig.query(node, text)]
+    return [row for node in rig.followers for row in rig.query(node, COPY_ROWS)]
 
 
 def sessions(rig: Rig) -> list[tuple[Any, ...]]:
@@ -179,11 +182,11 @@ def sessions(rig: Rig) -> list[tuple[Any, ...]]:
     return [
         (name, *row)
         for name in rig.nodes
-        for row in rig.query(name, _SESSIONS, {"most": MOST_CONNECTIONS[name]})
+        for row in rig.query(name, SESSIONS, {"most": MOST_CONNECTIONS[name]})
     ]
 
 
-def processes(rig: Rig) -> list[tuple[int, str]]:
+def processes(rig: Ground) -> list[tuple[int, str]]:
     """Processes of ours that do not belong to a daemon that is meant to run."""
     tops = [p.pid for p in rig.processes.values()] + [rig.commands.process.pid]
     wanted = set(tops) | set(children(*tops))
@@ -212,7 +215,7 @@ def sequences(rig: Rig) -> None:
             if here < there
         ]
 
-    _until(rig, behind, "sequences behind")
+    until(behind, "sequences behind")
 
 
 def positions(rig: Rig) -> None:
@@ -231,7 +234,7 @@ def positions(rig: Rig) -> None:
                 return f"{there}, {node} {here}"
         return ""
 
-    _until(rig, apart, "positions differ")
+    until(apart, "positions differ")
 
 
 def status(rig: Rig, tick: int) -> None:
@@ -255,7 +258,7 @@ def status(rig: Rig, tick: int) -> None:
                 return f"{ini} sees {name} below {node['provider']}"
         return ""
 
-    _until(rig, wrong, "status")
+    until(wrong, "status")
 
 
 #: Errors that no fault from outside explains; one that a failpoint has raised is the campaign's.
@@ -265,7 +268,7 @@ _OWN = re.compile(
 )
 
 
-def log_bugs(rig: Rig, since: dict[str, int]) -> list[str]:
+def log_bugs(rig: Ground, since: dict[str, int]) -> list[str]:
     """Lines since the offsets that tell of an error of our own; moves the offsets on.
 
     Java and dying task processes write to the same files: a traceback alone says nothing.

@@ -60,7 +60,7 @@ class Commands:
     def _connect(self, link: socket.socket) -> None:
         import time
 
-        for _ in range(200):
+        for _ in range(1200):  # a busy machine takes its time to import everything
             try:
                 link.connect(self.path)
                 return

@@ -20,6 +20,7 @@ from typing import Any
 import psycopg
 
 from tests.torture import checks
+from tests.torture.ground import Ground
 from tests.torture.load import Load
 from tests.torture.processes import Supervised, java_of, spark_pythons
 from tests.torture.rig import LEAF, MID, ROOT, Rig
@@ -214,10 +215,10 @@ def crash(c: Cycle, name: str, mode: str, away: float) -> None:
     start_server(c.rig, name)
 
 
-def start_server(rig: Rig, name: str) -> None:
+def start_server(rig: Ground, name: str) -> None:
     """Start a server that has crashed."""
     server = rig.servers[name]
-    with rig._server_env(name):
+    with rig.server_env(name):
         for _ in range(100):
             try:
                 server.start()
@@ -235,7 +236,9 @@ def _server_fault(name: str, mode: str) -> Run:
     return run
 
 
-def _backend_kill(name: str) -> Run:
+def backend_kill(name: str) -> Run:
+    """One backend of ours gets kill -9; the server starts all others again."""
+
     def run(c: Cycle) -> None:
         c.some_time()
         pids = our_backends(c.rig, name)
@@ -247,7 +250,7 @@ def _backend_kill(name: str) -> Run:
     return run
 
 
-def our_backends(rig: Rig, name: str) -> list[int]:
+def our_backends(rig: Ground, name: str) -> list[int]:
     """Of the product, not of the campaign."""
     text = (
         "select pid from pg_stat_activity where backend_type = 'client backend'"
@@ -275,7 +278,9 @@ def _cut(name: str) -> Run:
     return run
 
 
-def _stall(name: str) -> Run:
+def stall(name: str) -> Run:
+    """Nothing arrives for a while, in either direction."""
+
     def run(c: Cycle) -> None:
         c.some_time()
         proxy = c.rig.proxies[name]
@@ -290,7 +295,9 @@ def _stall(name: str) -> Run:
     return run
 
 
-def _flap(name: str) -> Run:
+def flap(name: str) -> Run:
+    """Connections to a place are closed, and again."""
+
     def run(c: Cycle) -> None:
         for _ in range(c.rng.randint(3, 8)):
             c.some_time(0.4)
@@ -394,7 +401,9 @@ def rows_locked(c: Cycle) -> None:
         time.sleep(c.rng.uniform(0.5, 3.0))
 
 
-def _signals(name: str, function: str) -> Run:
+def signals(name: str, function: str) -> Run:
+    """Statements or backends of ours are ended, again and again."""
+
     def run(c: Cycle) -> None:
         done = 0
         for _ in range(c.rng.randint(5, 30)):
@@ -420,13 +429,13 @@ def of_node(node: str, title: str) -> dict[str, tuple[float, Run]]:
         f"{title}'s server: immediate stop": (6, _server_fault(node, "immediate")),
         f"{title}'s server: postmaster kill -9": (3, _server_fault(node, "kill")),
         f"{title}'s server: fast restart": (3, _server_fault(node, "fast")),
-        f"{title}'s server: one backend kill -9": (4, _backend_kill(node)),
+        f"{title}'s server: one backend kill -9": (4, backend_kill(node)),
         f"{title}'s server: max_connections reached": (5, _full_server(node)),
         f"network to the {title}: cut": (6, _cut(node)),
-        f"network to the {title}: stalled": (5, _stall(node)),
-        f"network to the {title}: connections dropped again and again": (5, _flap(node)),
-        f"{title}: statements cancelled": (6, _signals(node, "pg_cancel_backend")),
-        f"{title}: backends terminated": (6, _signals(node, "pg_terminate_backend")),
+        f"network to the {title}: stalled": (5, stall(node)),
+        f"network to the {title}: connections dropped again and again": (5, flap(node)),
+        f"{title}: statements cancelled": (6, signals(node, "pg_cancel_backend")),
+        f"{title}: backends terminated": (6, signals(node, "pg_terminate_backend")),
         f"clock of the {title}'s server jumps": (3, _clock(node)),
     }
 

@@ -33,14 +33,18 @@ class Load:
         self._end = threading.Event()
         self._idle.set()
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
-        weights: list[tuple[int, Work]] = [
+        weights = self.weights()
+        self._works = [work for _, work in weights]
+        self._weights = [weight for weight, _ in weights]
+
+    def weights(self) -> list[tuple[int, Work]]:
+        """What it does, and how often."""
+        return [
             (12, self.accounts), (4, self.swap_names), (3, self.swap_slots), (8, self.keys),
             (6, self.orders), (8, self.history), (6, self.types), (3, self.bulk), (9, self.part),
             (3, self.savepoints), (3, self.rolled_back), (2, self.ddl_table), (1, self.truncate),
             (1, self.toast), (2, self.gone), (1, self.everything),
         ]  # fmt: skip
-        self._works = [work for _, work in weights]
-        self._weights = [weight for weight, _ in weights]
 
     def start(self) -> Load:
         """Begin."""
@@ -50,12 +54,17 @@ class Load:
 
     def pause(self) -> None:
         """Returns when nothing is open."""
-        self._running.clear()
+        self.rest()
         if not self._idle.wait(300):
             raise TimeoutError("the load does not come to rest")
 
+    def rest(self) -> None:
+        """Begin no further transaction; `pause` waits for the last one."""
+        self._running.clear()
+
     def resume(self) -> None:
         """Go on."""
+        self._idle.clear()  # who pauses it at once waits for it all the same
         self._running.set()
 
     def reconnect(self) -> None:
@@ -109,7 +118,7 @@ class Load:
                 if db is not None:
                     db.close()
                 time.sleep(0.1)
-            except (psycopg.Error, _Undo):
+            except (psycopg.Error, Undo):
                 self.refused += 1
             time.sleep(self.pause_between)
         self._idle.set()
@@ -250,13 +259,13 @@ class Load:
                 with db.transaction():
                     self.rng.choice((self.accounts, self.part, self.keys, self.history))(db)
                     if self.rng.random() < 0.5:
-                        raise _Undo
-            except _Undo:
+                        raise Undo
+            except Undo:
                 pass
 
     def rolled_back(self, db: Any) -> None:
         self.rng.choice((self.accounts, self.part, self.bulk, self.types))(db)
-        raise _Undo
+        raise Undo
 
     def ddl_table(self, db: Any) -> None:
         db.execute(
@@ -287,5 +296,5 @@ class Load:
             work(db)
 
 
-class _Undo(Exception):
+class Undo(Exception):
     """Roll back, on purpose."""

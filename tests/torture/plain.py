@@ -17,7 +17,17 @@ WORKER, COMMAND = "worker", "command"
 
 
 class _NoSpark:
-    """Stands for the session; nobody may ask it for anything."""
+    """Stands for the session; nobody may ask it for anything. Tags tell Spark whose jobs are whose
+    (a process of several queues sets them), and here it has none."""
+
+    def clearTags(self) -> None:
+        return
+
+    def addTag(self, _tag: str) -> None:
+        return
+
+    def interruptTag(self, _tag: str) -> None:
+        return
 
 
 def carry_here(program: str) -> None:

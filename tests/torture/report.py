@@ -29,7 +29,11 @@ VERDICTS = Path(__file__).with_name("verdicts.json")
 Record = dict[str, Any]
 _STEP = "what happened, and at which step"
 #: What the page calls the laboratories.
-_LABS = {"pair": "Root and leaf", "cascade": "Root, branch and leaf"}
+_LABS = {
+    "pair": "Root and leaf",
+    "cascade": "Root, branch and leaf",
+    "merge": "Eight parts into one",
+}
 
 _HEAD = """\
 # Reliability
@@ -62,6 +66,17 @@ works, or when its server is gone, the old root is brought back, and takes over 
 the same command is given again, or `--abort`, and writers count what they have committed.
 {plain} of its cycles had workers that carry their tasks themselves, without Java, so that killing
 them at every step is cheap (`--plain`).
+
+**Eight parts into one** (`--lab merge`). Eight roots, four on PostgreSQL 16 and four on 15, with a
+writer each, come together in one database on PostgreSQL 18, and one process has the workers of its
+eight queues; another one has those of the roots. Three tables are merged without telling whose rows
+are whose (`--merge-all`), one with a condition for each part. Two of the parts are also merged into
+a combined queue, with a branch below it on which the parts wait and which takes over. Each database
+can be cut off alone, and where that lasts, changes of the others must go on arriving. After a fault
+each merged table must be the union of its parts, row by row, each position a tick of its queue, the
+combined queue must have had every change of its parts once, and a script that all parts have sent
+must have been run once, or once for each where it says so. {merge_plain} of its cycles had workers
+without Java.
 
 A cycle draws a fault and breaks things at a random moment, or when a process comes to a named step
 (`vedur/failpoint.py`; only code of the tests can arm one). "Another fault" means that the process
@@ -109,6 +124,7 @@ def page(records: list[Record], load: Record | None = None) -> str:
         load_high=loads[-1],
         load_mid=f"{statistics.median(loads):.1f}",
         plain=sum(bool(r.get("plain")) for r in good if _lab(r) == "cascade"),
+        merge_plain=sum(bool(r.get("plain")) for r in good if _lab(r) == "merge"),
     )
     for lab, title in _LABS.items():
         here = [r for r in records if _lab(r) == lab]
@@ -214,9 +230,9 @@ def _named_steps(good: list[Record]) -> str:
         broken[step].add(what)
     steps = [f"{work}.{what}" for work, whats in POINTS.items() for what in whats]
     whole = [step for step in steps if broken[step] >= set(TITLES.values())]
-    text = "\n## Named steps of both laboratories\n\n"
+    text = "\n## Named steps of all laboratories\n\n"
     text += f"Of {len(steps)} named steps of the product, {len(whole)} have a record of an error, "
-    text += "a kill -9 and another fault, in one laboratory or the other.\n"
+    text += "a kill -9 and another fault, in one laboratory or another.\n"
     part = [step for step in steps if step in drawn and step not in whole]
     if part:
         text += f"\n{len(part)} lack one or more of them:\n\n"

@@ -56,7 +56,7 @@ _STARTS_COMMAND = re.compile(
 )
 _STARTS_WORKER = re.compile(
     "(worker|leaf): kill|Java: kill|kill -9 at (batch|ahead|copy|script|quarantine|branch)"
-    "| at (takeover|reign|resurrect)"
+    "| at (takeover|reign|resurrect|queues)"
 )
 
 
@@ -236,10 +236,14 @@ def choose(c: Cycle, work: str, spare: str | None = None) -> str:
 
 def meanwhile(c: Cycle, process: str, name: str | None) -> None:
     """Break it, then let the process go on."""
-    if name is None:
-        return
+    if name is not None:
+        break_held(c, process, MEANWHILE[name])
+
+
+def break_held(c: Cycle, process: str, breaks: Run) -> None:
+    """Break something, then let the process go on that is held at a step."""
     try:
-        MEANWHILE[name](c)
+        breaks(c)
     finally:
         c.rig.release(process)
 
@@ -248,10 +252,17 @@ def meanwhile(c: Cycle, process: str, name: str | None) -> None:
 
 
 def with_command(
-    c: Cycle, point: str, action: str, command: Callable[[str], Done], spare: str | None = None
+    c: Cycle,
+    point: str,
+    action: str,
+    command: Callable[[str], Done],
+    spare: str | None = None,
+    breaks: Run | None = None,
 ) -> tuple[Done, bool]:
-    """Run a command in the background, and break something when it comes to the point."""
-    other = choose(c, "command", spare) if action == "hold" else None
+    """Run a command in the background, and break something when it comes to the point: what
+    `breaks` does while it is held there, or one of `MEANWHILE`."""
+    if action == "hold" and breaks is None:
+        breaks = MEANWHILE[choose(c, "command", spare)]
     c.rig.arm("command", point, action)
     done: list[Done] = []
     thread = threading.Thread(target=lambda: done.append(command(str(c.rig.control("command")))))
@@ -263,8 +274,8 @@ def with_command(
         if not reached and thread.is_alive():
             c.rig.arm("command", point, action)
     reached = reached or c.rig.fired("command", 0.05)
-    if reached:
-        meanwhile(c, "command", other)
+    if reached and action == "hold" and breaks is not None:
+        break_held(c, "command", breaks)
     thread.join()
     c.rig.disarm()
     if not reached:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.torture.__main__ import untried
 from tests.torture.checks import Failed
+from tests.torture.merging.checks import require_same
 from tests.torture.queues import Ticks, own_watermarks
 
 
@@ -54,3 +56,18 @@ def test_a_watermark_of_its_own_is_told_by_a_synced_branch_only() -> None:
 def test_nothing_else_may_differ(have: Ticks) -> None:
     with pytest.raises(Failed, match="root has"):
         own_watermarks(ticks(), have, synced=True)
+
+
+@pytest.mark.parametrize(
+    ("have", "said"),
+    [
+        pytest.param(["a", "b"], "1 missing, 0 too many", id="a row is lost"),
+        pytest.param(["a", "b", "b", "c"], "0 missing, 1 too many", id="a row comes twice"),
+        pytest.param(["a", "b", "x"], "1 missing, 1 too many", id="a row differs"),
+    ],
+)
+def test_the_union_of_parts_is_exact(have: list[str], said: str) -> None:
+    union = Counter(["a", "b"]) + Counter(["c"])
+    require_same("t", Counter(["c", "b", "a"]), union)
+    with pytest.raises(Failed, match=f"the root has 3: {said}"):
+        require_same("t", Counter(have), union)

@@ -42,8 +42,8 @@ def test_steps_that_were_not_reached_count_for_nothing() -> None:
 def test_a_step_is_whole_with_an_error_a_kill_and_another_fault_in_any_laboratory() -> None:
     ways = ["error at batch.merged", "another fault at batch.merged on the branch"]
     records = [record(way, lab="cascade") for way in ways]
-    assert "\n- batch.merged: kill -9\n" in page(records).partition("Named steps of both")[2]
-    text = page([*records, record("kill -9 at batch.merged")]).partition("Named steps of both")[2]
+    assert "\n- batch.merged: kill -9\n" in page(records).partition("Named steps of all")[2]
+    text = page([*records, record("kill -9 at batch.merged")]).partition("Named steps of all")[2]
     assert " 1 have a record of an error, a kill -9 and another fault" in text
     assert "\n- batch.merged:" not in text
     for work, whats in POINTS.items():

@@ -16,7 +16,7 @@ from tests.integration import (
     test_takeover_second_fault,
 )
 from tests.torture.campaign import Campaign
-from tests.torture.labs import faults_of
+from tests.torture.labs import LABS, faults_of
 from vedur.failpoint import NAMES
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1200)]
@@ -65,10 +65,15 @@ KILLERS = (
     test_failover,
     test_resurrect,
 )
-#: Steps that no laboratory of the campaign has: tests/integration/test_combined.py and
-#: test_combined_takeover.py break what parts of a combined queue do, test_many_queues.py a process
-#: of several queues.
-ONLY_ELSEWHERE = ("combined.", "queues.", "takeover.parts_level")
+SHORT_MERGE = (
+    "worker of eight queues: kill -9",
+    "some parts' server: immediate stop",
+    "network to one part: cut",
+    "kill -9 at copy.led",
+    "error at copy.joined",
+    "kill -9 at combined.published",
+    "kill -9 at queues.begun",
+)
 
 
 @pytest.mark.draw("programs")
@@ -79,15 +84,20 @@ def test_a_few_faults_of_a_cascade() -> None:
     assert outcomes == dict.fromkeys(drawn, "recovered")
 
 
+@pytest.mark.draw("programs")
+def test_a_fault_of_eight_parts_that_are_merged() -> None:
+    with Campaign(SEED, say=False, lab="merge", plain=True, cheap=True) as campaign:
+        drawn = random.choice(SHORT_MERGE)
+        assert campaign.cycle(drawn)["outcome"] == "recovered", drawn
+
+
 def test_somebody_is_killed_at_every_step_that_moves_the_root() -> None:
     killed = frozenset().union(*(module.KILLED for module in KILLERS))
     assert killed == {name for name in NAMES if name.partition(".")[0] in ALSO_ELSEWHERE}
 
 
 def test_the_campaign_reaches_every_named_step() -> None:
-    known = faults_of("pair").keys() | faults_of("cascade").keys()
+    known = {fault for lab in LABS for fault in faults_of(lab)}
     for name in NAMES:
-        if name.startswith(ONLY_ELSEWHERE):
-            continue
         for what in ("kill -9", "error", "another fault"):
             assert any(fault.startswith(f"{what} at {name}") for fault in known), name

@@ -351,6 +351,10 @@ for key share of t
 -- The snapshot that the slices of a table are loaded from.
 select snapshot from vedur.copy_progress where queue_name = %s and table_name = %s
 
+-- name: has_pending_fkeys
+-- Are foreign keys put aside?
+select exists (select 1 from londiste.pending_fkeys)
+
 -- name: restore_fkey
 -- The next statement that brings a foreign key back; '' when it is back.
 select londiste.restore_table_fkey(%s, %s, true)

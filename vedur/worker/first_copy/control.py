@@ -132,7 +132,7 @@ class Copying(Generic[PlanT]):
                 clean_up(self.setup, self.make_applier, provider, name)
             for job, error in failed:
                 self._retry_later(job, error)
-        self._settler.settle(provider, local, position)
+        self._settler.settle(target, provider, local, position)
         if wait:
             self.clock.wait(self._moved, _HAND_OVER_PAUSE)
         return wait

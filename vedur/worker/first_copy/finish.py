@@ -26,6 +26,8 @@ from vedur.worker.first_copy.states import State, snapshot_is_past
 log = logging.getLogger(__name__)
 
 _PERIOD = 1.0
+#: Seconds between two looks for foreign keys that copies of other queues have put aside.
+_LOOK_PERIOD = 3.0
 #: A foreign key that cannot come back (rows that break it) is tried again, but not at once.
 _FKEY_RETRY = 60.0
 
@@ -38,6 +40,7 @@ class Settler:
         self.clock = clock
         self._thread: threading.Thread | None = None
         self._next = 0.0
+        self._next_look = 0.0
         self._look = True
         self._fkeys_at: dict[str, float] = {}
 
@@ -46,9 +49,16 @@ class Settler:
         self._look = True
         self._next = 0.0
 
-    def settle(self, provider: str, tables: Sequence[TableInfo], position: int) -> None:
+    def settle(
+        self, target: vdb.Database, provider: str, tables: Sequence[TableInfo], position: int
+    ) -> None:
         """Start a look if there is anything to look at; never waits."""
         now = self.clock.monotonic()
+        if not self._look and now >= self._next_look:
+            # Of several queues one brings a key back (`get_valid_pending_fkeys`), and nobody tells
+            # it when the table of another is in sync, or when that is copied anew.
+            self._next_look = now + _LOOK_PERIOD
+            self._look = bool(target.value(query("copy", "has_pending_fkeys")))
         held = [t for t in tables if t.custom_snapshot and t.ready]
         if now < self._next or not (held or self._look):
             return

@@ -43,7 +43,7 @@ from vedur.node.position import (
     lost,
     unregistered,
 )
-from vedur.node.state import set_subscriber_watermark
+from vedur.node.state import set_consumer_error, set_subscriber_watermark
 from vedur.queue.batches import event_range, get_ticks
 from vedur.sql import query
 from vedur.worker.roles.leaf import LeafRole, Provider
@@ -226,6 +226,8 @@ class WaitingPartRole(_Part):
         except StaleStage as stale:
             return self._stage_again(stale)
         self._stale = 0
+        if state.cur_error is not None:  # it completes no batch, which would clear it
+            set_consumer_error(target, self.worker.queue, state.worker_name, None)
         self._report_watermark(target, provider.db, state)
         self._watch(target)
         if not more:

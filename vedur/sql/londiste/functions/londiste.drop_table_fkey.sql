@@ -30,8 +30,9 @@ begin
     set to_table = excluded.to_table,
         fkey_def = excluded.fkey_def;
 
+    -- Copies of several parts into one table come here at once: another one may have dropped it.
     execute 'alter table ' || londiste.quote_fqname(i_from_table)
-        || ' drop constraint ' || quote_ident(i_fkey_name);
+        || ' drop constraint if exists ' || quote_ident(i_fkey_name);
     return 1;
 end;
 $$;

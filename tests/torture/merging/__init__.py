@@ -1,0 +1,1 @@
+"""The laboratory `merge`: eight databases whose tables come together in one."""
