@@ -192,10 +192,12 @@ def test_a_run_has_as_many_cases_as_are_drawn_and_the_long_one_all(tmp_path: Pat
     def run(which: str, profile: str, seed: int) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-m", which, "-p", "tests.fixtures.draw",
-             "--collect-only", f"--randomly-seed={seed}", "-c", "/dev/null",
-             "--rootdir", str(tmp_path), str(tmp_path)],
+             "-p", "pytest_randomly", "--collect-only", f"--randomly-seed={seed}",
+             "-c", "/dev/null", "--rootdir", str(tmp_path), str(tmp_path)],
             capture_output=True, text=True, check=False, cwd=ROOT,
-            env={**os.environ, "VEDUR_EXAMPLES": profile},
+            env={
+                **os.environ, "VEDUR_EXAMPLES": profile, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            },
         )  # fmt: skip
         return done.stdout
 
