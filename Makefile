@@ -60,7 +60,9 @@ compiled = test -e build/collect.log || $(BIN)/pytest -q --collect-only > build/
 # Tests wait for servers, ticks and each other half of the time: more processes than cores.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(12, 2 * os.cpu_count() + 1))')
 
-test: $(STAMP) oracles  ## all checks and all tests but the long ones, spread over the server versions at hand; SEED= WORKERS=
+# Of tests of one kind a run draws some; DRAW=2 draws twice as many.
+test: export VEDUR_DRAW = $(DRAW)
+test: $(STAMP) oracles  ## all checks and all tests but the long ones, spread over the server versions at hand; SEED= WORKERS= DRAW=
 	@mkdir -p build; tools/ensure-java || exit; ($(checks)) > build/check.log 2>&1 & check=$$!; \
 	  ($(archive)) & made=$$!; $(compiled); wait $$made; \
 	  $(seeded) -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25 -m "not long"; tested=$$?; \
