@@ -54,6 +54,7 @@ from vedur.node.setup import (
     unregister_subscriber,
 )
 from vedur.node.state import change_consumer_provider
+from vedur.node.takeover import ended_by, explain_unturned
 from vedur.ops.compare_tables import make_nodes
 from vedur.ops.members import SetView, read_members
 from vedur.ops.parts import require_unmerged
@@ -383,6 +384,10 @@ def _go_on(
     info = session.require_node()
     if info.is_root:
         others = [m.name for m in view.members.values() if m.is_root and m.name != view.local]
+        for name in others:
+            if (by := ended_by(view.members[name], view.members[view.local])) is not None:
+                way = explain_unturned(view.members[name], by)
+                raise StateError(f"this node is the root: there is nothing to bring back; {way}")
         if others:
             raise StateError(
                 f'"{others[0]}" is root, too, and keeps no epochs: nothing tells at which tick it '
