@@ -17,18 +17,21 @@ help:  ## list the targets
 
 dev: $(STAMP) java  ## virtual environment with everything, Java included
 
+# Python compiles what it imports when it does so first: a part of all that is installed.
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "vedur needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1): set PYTHON=..." >&2; exit 1; }
 	@echo "setting up $(VENV) (the first time this takes a few minutes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
 	@touch $@
 
 java: $(STAMP)  ## Java 17+ through apt where possible, and the archive of Spark's classes
 	@tools/ensure-java
-	@$(BIN)/vedur prepare --quiet || true
+	@$(archive)
+
+archive = $(BIN)/vedur prepare --quiet || true
 
 check: lint types layers  ## ruff, mypy, import layers
 
@@ -49,14 +52,20 @@ oracles:  ## what tests compare with (upstream's packages, a browser, a shell), 
 SEED ?= $(shell $(PYTHON) -c 'import random; print(random.randrange(2**32))')
 seeded = seed=$(SEED); $(BIN)/pytest --randomly-seed=$$seed --hypothesis-seed=$$seed
 
-# The checks need one core for half a minute: they run beside the tests, and are shown after them.
+# The checks need one core for half a minute: they run beside the rest, and are shown after it.
 checks = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache
+
+# In a new clone nothing is compiled, and every process that runs tests would compile all of them.
+compiled = test -e build/collect.log || $(BIN)/pytest -q --collect-only > build/collect.log 2>&1
 
 # Tests wait for servers, ticks and each other half of the time: more processes than cores.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(12, 2 * os.cpu_count() + 1))')
 
-test: dev oracles  ## all checks and all tests but the long ones, spread over the server versions at hand; SEED= WORKERS=
-	@mkdir -p build; ($(checks)) > build/check.log 2>&1 & check=$$!; \
+# Of tests of one kind a run draws some; DRAW=2 draws twice as many.
+test: export VEDUR_DRAW = $(DRAW)
+test: $(STAMP) oracles  ## all checks and all tests but the long ones, spread over the server versions at hand; SEED= WORKERS= DRAW=
+	@mkdir -p build; tools/ensure-java || exit; ($(checks)) > build/check.log 2>&1 & check=$$!; \
+	  ($(archive)) & made=$$!; $(compiled); wait $$made; \
 	  $(seeded) -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25 -m "not long"; tested=$$?; \
 	  wait $$check; checked=$$?; cat build/check.log; exit $$((tested | checked))
 

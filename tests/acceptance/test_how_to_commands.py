@@ -116,9 +116,7 @@ class Set:
 @pytest.fixture
 def made(servers: Any, make_db_on: Callable[..., Database], tmp_path: Path) -> Iterator[Set]:
     """src, mid and dst; dst reads from src."""
-    dbs = [
-        make_db_on(servers.get(v), "bare") for v in (min(VERSIONS), max(VERSIONS), min(VERSIONS))
-    ]
+    dbs = [make_db_on(servers.get(v)) for v in (min(VERSIONS), max(VERSIONS), min(VERSIONS))]
     found = Set(tmp_path)
     found.add("src", NodeType.ROOT, dbs[0])
     found.add("mid", NodeType.BRANCH, dbs[1], "src")

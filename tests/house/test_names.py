@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import vedur
@@ -28,10 +28,17 @@ SHARED = {
 FILLING = {"a", "an", "the", "of", "to", "this", "self", "is", "it"}
 
 
-def nodes() -> Iterator[tuple[Path, ast.AST]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            yield path.relative_to(PACKAGE), node
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def definitions() -> list[tuple[Path, Definition]]:
+    return [
+        (path.relative_to(PACKAGE), node)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, Definition)
+    ]
 
 
 def test_every_named_query_is_run() -> None:
@@ -48,7 +55,7 @@ def test_every_named_query_is_run() -> None:
 
 def test_a_class_name_is_used_once() -> None:
     places = defaultdict(list)
-    for path, node in nodes():
+    for path, node in definitions():
         if isinstance(node, ast.ClassDef):
             places[node.name].append(str(path))
     twice = {name: where for name, where in places.items() if len(where) > 1}
@@ -62,8 +69,8 @@ def says_nothing(name: str, docstring: str) -> bool:
 
 def test_a_docstring_says_more_than_the_name() -> None:
     found = []
-    for path, node in nodes():
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+    for path, node in definitions():
+        if not isinstance(node, ast.ClassDef):
             said = ast.get_docstring(node)
             if said is not None and says_nothing(node.name, said):
                 found.append(f"{path}: {node.name}: {said}")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from tests.fixtures import examples
-from tests.fixtures.draw import draw
+from tests.fixtures.draw import FILES, draw
 from tests.fixtures.pg import turn
 from tests.fixtures.schedule import put_first, uses_session
 from tests.fixtures.wants import ORACLES, SOURCES, summary, wanting
@@ -189,24 +189,32 @@ def test_a_run_has_as_many_cases_as_are_drawn_and_the_long_one_all(tmp_path: Pat
         "def test_that(): pass\n"
     )
 
-    def run(which: str, profile: str, seed: int) -> str:
+    def run(which: str, profile: str, seed: int, factor: str = "") -> str:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-m", which, "-p", "tests.fixtures.draw",
-             "--collect-only", f"--randomly-seed={seed}", "-c", "/dev/null",
-             "--rootdir", str(tmp_path), str(tmp_path)],
+             "-p", "pytest_randomly", "--collect-only", f"--randomly-seed={seed}",
+             "-c", "/dev/null", "--rootdir", str(tmp_path), str(tmp_path)],
             capture_output=True, text=True, check=False, cwd=ROOT,
-            env={**os.environ, "VEDUR_EXAMPLES": profile},
+            env={
+                **os.environ, "VEDUR_EXAMPLES": profile, "VEDUR_DRAW": factor,
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            },
         )  # fmt: skip
         return done.stdout
 
     first = run("not long", "quick", 1)
     assert (first.count("test_one["), first.count("test_th")) == (3, 1)
-    again = run("not long", "quick", 1)
-    assert {x for x in first.split() if "::" in x} == {x for x in again.split() if "::" in x}
-    rest = run("long", "quick", 1)
+    rest = run("long", "quick", 1)  # a seed draws the same in each process
     assert (rest.count("test_one["), rest.count("test_th")) == (6, 1)
+    assert not {x for x in first.split() if "::" in x} & set(rest.split())
+    twice = run("not long", "quick", 1, factor="2")
+    assert (twice.count("test_one["), twice.count("test_th")) == (6, 2)
     whole = run("long or hypothesis", "thorough", 2)
     assert (whole.count("test_one["), whole.count("test_th")) == (9, 2)
+
+
+def test_files_of_which_some_tests_are_drawn_are_there() -> None:
+    assert [file for file in FILES if not (ROOT / file).is_file()] == []
 
 
 def test_the_schedule_knows_the_files_that_use_the_session(request: pytest.FixtureRequest) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.test_ops_admin import Lab, kind, lab  # noqa: F401
+from tests.integration.test_ops_admin import Lab, installed, kind, lab  # noqa: F401
 from vedur.errors import UsageError
 from vedur.names import parse_name
 from vedur.ops import check as check_op

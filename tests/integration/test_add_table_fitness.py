@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.wait import until
-from tests.integration.test_ops_admin import QUEUE, Lab, lab
+from tests.integration.test_ops_admin import QUEUE, Lab, installed, lab
 from tests.labs.first_copy import Lab as CopyLab
 from tests.labs.in_process import quick_leaf
 from tests.labs.leaf import Leaf
@@ -24,7 +24,7 @@ from vedur.ops.session import Session
 from vedur.ops.sync_lists import sync_tables
 from vedur.sql import query
 
-__all__ = ["lab", "quick_leaf"]
+__all__ = ["installed", "lab", "quick_leaf"]
 
 
 @pytest.fixture

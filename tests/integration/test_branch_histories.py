@@ -40,6 +40,7 @@ GIANT = (
 )
 
 
+@pytest.mark.draw("histories")
 def test_a_branch_equals_the_root(
     make_chain: Callable[..., Chain], monkeypatch: pytest.MonkeyPatch
 ) -> None:

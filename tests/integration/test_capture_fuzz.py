@@ -49,6 +49,7 @@ def first_seed() -> int:
     return int(os.environ.get("VEDUR_FUZZ_SEED") or random.SystemRandom().randrange(10**9))
 
 
+@pytest.mark.draw("histories")
 def test_random_changes_are_captured_in_their_order(newest: Any, run_case: Any) -> None:
     seed = first_seed()
     for number in range(4):

@@ -91,34 +91,32 @@ PLACES = ("copy.announced", "copy.snapshot", "copy.led", "copy.emptied", "copy.l
           "copy.ok")  # fmt: skip
 
 
-def test_a_part_that_dies_anywhere_is_taken_up_again(make_merge: MakeMerge) -> None:
+@pytest.mark.draw(2)
+@pytest.mark.parametrize("place", PLACES)
+def test_a_part_that_dies_anywhere_is_taken_up_again(make_merge: MakeMerge, place: str) -> None:
     lab = make_merge(2)
     lab.make(DDL, "public.t")
     fill(lab)
     before = lab.leaf.value(STRUCTURE)
     lab.start()
-    for place in PLACES:
-        died: list[str] = []
+    died: list[str] = []
 
-        def hook(name: str, place: str = place, died: list[str] = died) -> None:
-            if name == place and len(died) < 2:
-                died.append(name)
-                raise ConnectError("the process died here")
+    def hook(name: str) -> None:
+        if name == place and len(died) < 2:
+            died.append(name)
+            raise ConnectError("the process died here")
 
-        failpoint.set_hook(hook)
-        add(lab, merge_all=True)
-        lab.parts[0].root.execute("update t set v = 'again ' || v")
-        lab.parts[1].root.execute("delete from t where id = (select max(id) from t)")
-        lab.wait_ok()
-        assert died, place
-        failpoint.set_hook(None)
-        lab.settle()
-        assert lab.merged() == lab.union(), place
-        assert lab.leaf.value(STRUCTURE) == before
-        lab.wait(lambda: lab.debris() == [])
-        for part in lab.parts:
-            with part.session() as session:
-                remove_table(session, ["t"])
+    failpoint.set_hook(hook)
+    add(lab, merge_all=True)
+    lab.parts[0].root.execute("update t set v = 'again ' || v")
+    lab.parts[1].root.execute("delete from t where id = (select max(id) from t)")
+    lab.wait_ok()
+    assert died
+    failpoint.set_hook(None)
+    lab.settle()
+    assert lab.merged() == lab.union()
+    assert lab.leaf.value(STRUCTURE) == before
+    lab.wait(lambda: lab.debris() == [])
 
 
 def test_a_lead_that_is_gone_for_long_keeps_what_others_have_loaded(
@@ -509,6 +507,7 @@ def test_a_script_arrives_once_or_for_each_part(make_merge: MakeMerge) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.draw("compare")
 def test_compare_and_repair_see_one_part(make_merge: MakeMerge, spark: Any) -> None:
     lab = make_merge(2)
     lab.make(DDL, "public.t")

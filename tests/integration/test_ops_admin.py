@@ -62,6 +62,14 @@ create index b_x on s.b (x);
 create table s.nopk (x int);
 """
 
+#: Whose SQL, and whether our installer was there already -> what databases are made from.
+TEMPLATES = {
+    ("ours", False): "bare",
+    ("ours", True): "ours",
+    ("upstream", False): "upstream",
+    ("upstream", True): "beside",
+}
+
 MakeOn = Callable[..., vdb.Database]
 
 
@@ -115,8 +123,15 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def installed() -> bool:
+    """Our installer was there already, and finds nothing to do; tests of it say False."""
+    return True
+
+
+@pytest.fixture
 def lab(
     kind: str,
+    installed: bool,
     servers: Servers,
     oldest: TestServer,
     newest: TestServer,
@@ -125,9 +140,8 @@ def lab(
 ) -> Iterator[Lab]:
     caplog.set_level(logging.INFO, "vedur")
     first, second = (oldest, newest) if kind == "ours" else (servers.get(15),) * 2
-    bare = "bare" if kind == "ours" else kind
-    root_db = make_db_on(first, bare, autocommit=True)
-    leaf_db = make_db_on(second, bare, autocommit=True)
+    root_db = make_db_on(first, TEMPLATES[kind, installed], autocommit=True)
+    leaf_db = make_db_on(second, TEMPLATES[kind, installed], autocommit=True)
     for db in (root_db, leaf_db):
         db.execute(TABLES)
     with (
@@ -137,6 +151,10 @@ def lab(
         yield Lab(root_db, leaf_db, caplog, root, leaf)
 
 
+nothing_installed = pytest.mark.parametrize("installed", [False], ids=["new"])
+
+
+@nothing_installed
 def test_create_root_and_leaf(lab: Lab, kind: str) -> None:
     create_node(lab.root, plan_node(lab.root, NodeType.ROOT, "src", lab.root_db.connstr))
     lines = lab.lines()
@@ -167,6 +185,7 @@ def test_create_root_and_leaf(lab: Lab, kind: str) -> None:
         assert found == {"src": lab.root_db.connstr, "dst": lab.leaf_db.connstr}
 
 
+@nothing_installed
 def test_create_leaf_says_what_is_wrong(lab: Lab) -> None:
     with pytest.raises(UsageError, match="Please specify --provider"):
         plan_node(lab.leaf, NodeType.LEAF, "dst", lab.leaf_db.connstr)
@@ -200,7 +219,6 @@ def test_a_failed_creation_can_be_repeated(lab: Lab) -> None:
     create_node(lab.root, plan_node(lab.root, NodeType.ROOT, "src", lab.root_db.connstr))
     node = plan_node(lab.leaf, NodeType.LEAF, "dst", lab.leaf_db.connstr, lab.root_db.connstr)
     # the root learns of the node, then its own registration fails
-    install(lab.leaf_db)
     lab.leaf_db.execute(
         "create function no() returns trigger language plpgsql as $$ begin raise 'no'; end $$;"
         "create trigger no before insert on pgq_node.node_info execute function no()"
@@ -214,6 +232,7 @@ def test_a_failed_creation_can_be_repeated(lab: Lab) -> None:
     assert get_node_info(lab.leaf_db, QUEUE) is not None
 
 
+@nothing_installed
 def test_no_node_is_one_clear_sentence(lab: Lab) -> None:
     with pytest.raises(StateError, match='run "create-root" or "create-leaf" first'):
         show.tables(lab.root)
@@ -599,7 +618,7 @@ def test_a_branch_whose_sql_passes_nothing_on_is_refused(
     """An earlier version applied events on a branch and kept them for itself."""
     lab.create_nodes()
     server = newest if kind == "ours" else servers.get(15)
-    mid_db = make_db_on(server, "bare" if kind == "ours" else kind, autocommit=True)
+    mid_db = make_db_on(server, TEMPLATES[kind, False], autocommit=True)
     with Session(settings("mid", mid_db.connstr)) as mid:
         node = plan_node(mid, NodeType.BRANCH, "mid", mid_db.connstr, lab.root_db.connstr)
         merging = plan_node(
@@ -626,7 +645,7 @@ def test_a_branch_whose_sql_passes_nothing_on_is_refused(
         with pytest.raises(StateError, match=r"cannot pass events on: nothing is applied"):
             worker.run()
         assert "cannot pass events on" in str(read_node(mid_db, QUEUE, "mid").errors)
-        other_db = make_db_on(server, "bare" if kind == "ours" else kind, autocommit=True)
+        other_db = make_db_on(server, TEMPLATES[kind, False], autocommit=True)
         with Session(settings("low", other_db.connstr)) as low:
             lower = plan_node(low, NodeType.LEAF, "low", other_db.connstr, mid_db.connstr)
             with pytest.raises(StateError, match="passes no events on"):

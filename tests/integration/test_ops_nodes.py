@@ -14,6 +14,7 @@ from tests.integration.test_ops_admin import (
     MakeOn,
     Meanwhile,
     _accept,
+    installed,
     kind,
     lab,
 )
@@ -34,7 +35,7 @@ from vedur.ops.drop_node import drop_node
 from vedur.ops.remove_table import remove_table
 from vedur.ops.sequences import add_seq, remove_seq
 
-__all__ = ["kind", "lab", "quick_leaf"]
+__all__ = ["installed", "kind", "lab", "quick_leaf"]
 
 NOWHERE = "host=127.0.0.1 port=1 dbname=x"
 

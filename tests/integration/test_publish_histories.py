@@ -21,7 +21,6 @@ from tests.fixtures.pg import Servers, TestServer
 from tests.labs.cascade import Cascade, call
 from vedur import db as vdb
 from vedur.change.snapshot import Snapshot
-from vedur.db.install import install
 
 #: Transactions that may be open at a time, on the root and on the branch.
 SESSIONS = 3
@@ -182,8 +181,7 @@ def play(
     where there are two, so their transaction numbers have nothing in common."""
     root = make_db_on(newest, autocommit=True)
     if request.param == "upstream":
-        branch = make_db_on(servers.get(15), "upstream", autocommit=True)
-        install(branch)
+        branch = make_db_on(servers.get(15), "beside", autocommit=True)
     else:
         branch = make_db_on(oldest, autocommit=True)
     with ExitStack() as stack:

@@ -98,6 +98,7 @@ def check(leaf: Leaf) -> None:
     assert twice == []
 
 
+@pytest.mark.draw("histories")
 @pytest.mark.parametrize("flags", [None, "AIUDL"], ids=["json", "urlenc"])
 def test_mend_and_replay_end_in_the_provider(
     quick_leaf: Callable[..., Leaf], monkeypatch: pytest.MonkeyPatch, flags: str | None
@@ -106,6 +107,7 @@ def test_mend_and_replay_end_in_the_provider(
 
 
 @pytest.mark.spark
+@pytest.mark.draw("histories")
 def test_mend_and_replay_on_spark(
     make_leaf: Callable[..., Leaf], monkeypatch: pytest.MonkeyPatch
 ) -> None:

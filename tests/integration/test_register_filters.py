@@ -43,7 +43,7 @@ def chain(
            "low": {"register_skip_tables": ("public.late_a",)}, "all": {}}  # fmt: skip
     for name, settings in own.items():
         kind, above = (NodeType.BRANCH, "n1") if name == "mid" else (NodeType.LEAF, "mid")
-        db = make_db_on(newest, "bare", autocommit=True)
+        db = make_db_on(newest, autocommit=True)
         chain.add(name, kind, db, provider=above, own=settings)
         for table in NAMES:
             db.execute(f"create table {table} (id int primary key, v text)")

@@ -61,6 +61,7 @@ def test_the_only_worker_keeps_sparks_own_pool(spark: Any) -> None:
         assert threads.submit(get, "spark.scheduler.pool").result() == "copy"
 
 
+@pytest.mark.timeout(600)
 def test_one_job_is_interrupted_and_the_other_goes_on(spark: Any, tmp_path: Path) -> None:
     work = wait_for_file(tmp_path)
     with Pool(2) as threads:
@@ -68,8 +69,8 @@ def test_one_job_is_interrupted_and_the_other_goes_on(spark: Any, tmp_path: Path
         for job in ("a", "b"):
             with working_for(job):
                 running[job] = threads.submit(run_tasks, spark, work, [job])
-        assert until(lambda: len(list(tmp_path.glob("*.runs"))) == 2)
         try:
+            assert until(lambda: len(list(tmp_path.glob("*.runs"))) == 2, 300.0)
             interrupt_pools(spark, "a")
             with pytest.raises(Exception, match="SPARK_JOB_CANCELLED"):
                 running["a"].result(timeout=120)

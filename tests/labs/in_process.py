@@ -39,7 +39,8 @@ def quick_leaf(
 
     def make(kind: str = "ours", **settings: Any) -> Leaf:
         versions = (15, 15) if kind == "upstream" else (min(VERSIONS), max(VERSIONS))
-        root, leaf = (make_db_on(servers.get(v), kind) for v in versions)
+        template = "beside" if kind == "upstream" else kind  # the pair would install it anyway
+        root, leaf = (make_db_on(servers.get(v), template) for v in versions)
         made.append(Leaf(Pair.make(root, leaf), None, **settings))
         return made[-1]
 

@@ -93,7 +93,8 @@ def make_leaf(servers: Any, make_db_on: MakeDbOn, spark: Any) -> Iterator[Callab
     def make(kind: str = "ours", **settings: Any) -> Leaf:
         """Our schemas on the oldest and the newest server at hand, or upstream's on 15."""
         versions = (15, 15) if kind == "upstream" else (min(VERSIONS), max(VERSIONS))
-        root, leaf = (make_db_on(servers.get(v), kind) for v in versions)
+        template = "beside" if kind == "upstream" else kind  # the pair would install it anyway
+        root, leaf = (make_db_on(servers.get(v), template) for v in versions)
         pair = Pair.make(root, leaf)
         made.append(Leaf(pair, spark, **settings))
         return made[-1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -158,10 +159,14 @@ class MergeLab:
         self._ticker.start()
 
     def _tick(self) -> None:
-        while not self._stop.wait(0.1):
-            for part in self.parts:
-                with vdb.connect(part.root.connstr, autocommit=True) as db:
-                    db.execute("select pgq.ticker()")
+        with ExitStack() as stack:
+            roots = [
+                stack.enter_context(vdb.connect(part.root.connstr, autocommit=True))
+                for part in self.parts
+            ]
+            while not self._stop.wait(0.1):
+                for root in roots:
+                    root.execute("select pgq.ticker()")
 
     def make(self, ddl: str, *tables: str) -> None:
         """Create tables everywhere, and add them on the roots."""

@@ -182,8 +182,8 @@ def open_page() -> Iterator[Callable[..., Browser]]:
 def upstream_pair(servers: Servers, make_db_on: MakeOn) -> Iterator[SetLab]:
     """A root and a leaf on upstream's own schemas."""
     lab = SetLab()
-    lab.add_node("src", make_db_on(servers.get(15), "upstream"), NodeType.ROOT)
-    lab.add_node("dst", make_db_on(servers.get(15), "upstream"), NodeType.LEAF)
+    lab.add_node("src", make_db_on(servers.get(15), "beside"), NodeType.ROOT)
+    lab.add_node("dst", make_db_on(servers.get(15), "beside"), NodeType.LEAF)
     lab.add_tables("shop.orders")
     yield lab
     lab.close()

@@ -61,7 +61,7 @@ def kill_at(point: str, command: str, connstr: str, queue: str) -> None:
 class Tree:
     """Nodes by name; a root `src` is there from the beginning."""
 
-    def __init__(self, make: Callable[[], Database]) -> None:
+    def __init__(self, make: Callable[[str], Database]) -> None:
         self._make = make
         self.dbs: dict[str, Database] = {}
         self.sessions: dict[str, Session] = {}
@@ -71,9 +71,8 @@ class Tree:
         self, name: str, kind: str, provider: str = "src", *, vedur: bool | None = None
     ) -> None:
         """Make a node, known to all others."""
-        db = self.dbs[name] = self._make()
-        if vedur is False or (vedur is None and kind == "branch"):
-            db.execute("drop schema vedur cascade")
+        without = vedur is False or (vedur is None and kind == "branch")
+        db = self.dbs[name] = self._make("contract" if without else "ours")
         for other, there in self.dbs.items():
             for at, known, place in ((there, name, db), (db, other, there)):
                 at.execute(
@@ -192,6 +191,6 @@ class Tree:
 @pytest.fixture
 def tree(newest: TestServer, make_db_on: Callable[..., Database]) -> Iterator[Tree]:
     """A root alone; nodes are added by the test."""
-    made = Tree(lambda: make_db_on(newest, autocommit=True))
+    made = Tree(lambda kind: make_db_on(newest, kind, autocommit=True))
     yield made
     made.close()

@@ -39,8 +39,7 @@ def either(
     if request.param == "ours":
         root, branch = (make_db_on(oldest, autocommit=True) for _ in range(2))
         return Cascade(root, branch).create()
-    branch = make_db_on(servers.get(15), "upstream", autocommit=True)
-    install(branch)
+    branch = make_db_on(servers.get(15), "beside", autocommit=True)
     return Cascade(make_db_on(oldest, autocommit=True), branch).create()
 
 
