@@ -17,14 +17,13 @@ help:  ## list the targets
 
 dev: $(STAMP) java  ## virtual environment with everything, Java included
 
-# Python compiles what it imports when it does so first: a part of all that is installed.
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "vedur needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1): set PYTHON=..." >&2; exit 1; }
 	@echo "setting up $(VENV) (the first time this takes a few minutes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 java: $(STAMP)  ## Java 17+ through apt where possible, and the archive of Spark's classes
