@@ -108,7 +108,7 @@ def test_the_root_moves_through_a_tree_under_load(make_chain: MakeChain) -> None
                     change_provider(session, above, max_wait=PATIENCE)
                 assert provider(chain, node) == above
             settle(chain)  # all nodes know where the others read
-            move(chain, "n2", "n3")  # n3 takes the place of a branch
+            move(chain, "n2", "n3", compare=True)  # n3 takes the place of a branch
             assert (provider(chain, "n3"), provider(chain, "n2")) == ("n1", "n3")
             move(chain, "n1", "n3", everybody=True)  # and then that of the root
             assert roots(chain) == ["n3"]

@@ -25,7 +25,7 @@ from tests.labs.moving_root import (
     settle,
 )
 from tests.labs.pair import QUEUE
-from vedur.errors import RefusedError, StateError
+from vedur.errors import RefusedError, StateError, UsageError
 from vedur.failpoint import set_hook
 from vedur.node.info import NodeType, get_subscriber_info
 from vedur.ops.change_provider import change_provider
@@ -524,7 +524,7 @@ def test_what_the_hook_has_done_before_is_undone(
         assert fail_at("closed", KeyboardInterrupt) == ["before", "abort"]
         (tmp_path / "no").touch()
         assert fail_at("ticked", StateError) == ["before", "abort"]
-        assert "stays closed" not in caplog.text
+        assert "may be closed" not in caplog.text
         assert '"n1" takes writes, but its applications may still be held back' in caplog.text
         for point in ("hooked", "ticked"):
             kill_at(f"takeover.{point}")
@@ -543,10 +543,13 @@ def test_the_place_of_a_branch_is_taken(
 ) -> None:
     chain = make_bank(make_chain, 4)  # n1, branches n2 and n3, leaf n4
     with alive(chain) as life:
+        for given in ({"compare": False}, {"compare": True, "max_lag": 5.0}):
+            with pytest.raises(UsageError, match="--max-lag and --no-compare are for"):
+                move(chain, "n2", "n3", **given)
         kill_at("takeover.branch_moved")
         with pytest.raises(Killed):
-            move(chain, "n2", "n3")
-        move(chain, "n2", "n3")
+            move(chain, "n2", "n3", compare=True)
+        move(chain, "n2", "n3", compare=True)
         assert [provider(chain, n) for n in ("n3", "n2", "n4")] == ["n1", "n3", "n3"]
         chain["n1"].db.execute("update acct set n = n + (-1) ^ id")
         settle(chain)

@@ -46,7 +46,7 @@ _MARK = "select n from t.mark where id = 1"
 _WORKER_NAME = "select worker_name from pgq_node.node_info where queue_name = %s"
 #: Seconds within which a command that is given again and again must be done.
 _DONE = 300.0
-_PATIENCE = ("--max-lag=120", "--timeout=60")
+_LAG, _PATIENCE = "--max-lag=120", "--timeout=60"
 #: The place that the new root keeps for the old one, moved in time: a tick of another history.
 _OTHER_TICK = """
 update pgq.tick set tick_time = tick_time + %s * interval '1 second'
@@ -91,7 +91,13 @@ def _follow(c: Cycle, root: str, *nodes: str) -> None:
 
 
 def _takeover(old: str, new: str, *more: str) -> tuple[str, ...]:
-    return ("takeover", old, f"--node={new}", *_PATIENCE, *more)
+    lag = () if {"--dead-root", "--dead-branch"} & set(more) else (_LAG,)
+    return ("takeover", old, f"--node={new}", *lag, _PATIENCE, *more)
+
+
+def _take_place(old: str, new: str) -> tuple[str, ...]:
+    """The same for the place of a branch, where no lag is asked for."""
+    return ("takeover", old, f"--node={new}", _PATIENCE)
 
 
 def _again(c: Cycle, ini: str, *words: str) -> None:
@@ -441,7 +447,7 @@ def at_branch_moved(point: str, action: str) -> Run:
             _start_extra(c, words)
             came = True
             try:
-                _broken(c, point, action, MID, *_takeover(MID, EXTRA))
+                _broken(c, point, action, MID, *_take_place(MID, EXTRA))
             except NotReached:
                 came = False
             _replace(c, MID, EXTRA, lambda: provider_of(c, MID) == EXTRA)
@@ -466,7 +472,7 @@ def _extra_state(c: Cycle, column: LiteralString, server: str) -> Any:
 def _replace(c: Cycle, old: str, new: str, done: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _DONE
     while not done():
-        said = c.rig.command(MID, *_takeover(old, new))
+        said = c.rig.command(MID, *_take_place(old, new))
         if time.monotonic() > deadline:
             raise checks.Failed(f"takeover {old} --node={new}: {said.code}: {said.err}")
 

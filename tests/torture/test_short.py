@@ -13,6 +13,7 @@ from tests.integration import (
     test_takeover,
     test_takeover_compare,
     test_takeover_doubts,
+    test_takeover_second_fault,
 )
 from tests.torture.campaign import Campaign
 from tests.torture.labs import faults_of
@@ -60,6 +61,7 @@ KILLERS = (
     test_takeover,
     test_takeover_compare,
     test_takeover_doubts,
+    test_takeover_second_fault,
     test_failover,
     test_resurrect,
 )

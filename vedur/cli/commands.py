@@ -307,8 +307,9 @@ COMMANDS: tuple[Command, ...] = (
         "are left that do not read from it, each with a line that says why.\n\n"
         "An error, an interrupt or --timeout opens the old root again. If the command is killed, "
         "run it again to finish it, or with --abort to undo it: possible until the new root is "
-        "open. Where the new root is lost for good, --abort --dead=NODE keeps the old one, under a "
-        "new epoch; it also opens a root that was replaced by one that is lost now.\n\n"
+        "open. So is a failover that has promoted nobody, where the root is back. Where the new "
+        "root is lost for good, --abort --dead=NODE keeps the old one, under a new epoch; it also "
+        "opens a root that was replaced by one that is lost now.\n\n"
         "--dead-root replaces a root that is gone. The node with the newest tick is found, the new "
         "root catches up from it first, and the nodes that read from the old root read from the "
         "new one. A node that answers is not dead, and the command refuses then; so it does where "
@@ -320,7 +321,11 @@ COMMANDS: tuple[Command, ...] = (
                 help="the node that takes over (default: the local one)",
                 metavar="NODE",
             ),
-            option("--all", help="all other nodes that read from OLD read from the new node"),
+            option(
+                "--all",
+                help="all other nodes that read from OLD read from the new node (with --dead-root "
+                "they do in any case)",
+            ),
             _DEAD,
             option("--dead-root", help="OLD is the root and is gone"),
             option("--dead-branch", help="OLD is a branch and is gone"),

@@ -16,7 +16,7 @@ from vedur.ops import rename_node as ops_rename_node
 from vedur.ops import tag_node as ops_tag_node
 from vedur.ops.session import Session
 from vedur.ops.takeover import run as ops_takeover
-from vedur.ops.takeover.options import MAX_LAG, TIMEOUT, TakeoverOptions
+from vedur.ops.takeover.options import TIMEOUT, TakeoverOptions
 
 
 def _create(call: Call, settings: LondisteSettings, kind: NodeType, **more: object) -> None:
@@ -113,6 +113,14 @@ def takeover(call: Call, settings: LondisteSettings) -> int:
             "--no-compare is for a takeover between two roots that answer: nothing is compared "
             "with --abort, --dead-root or --dead-branch, leave it out"
         )
+    if chosen.max_lag is not None and (chosen.abort or chosen.dead_root or chosen.dead_branch):
+        raise UsageError(
+            "--max-lag is for the takeover of a root that answers: nobody is waited for so with "
+            "--abort, --dead-root or --dead-branch, leave it out"
+        )
+    if chosen.all and chosen.abort:
+        raise UsageError("--abort opens the old root again and moves nobody: leave out --all")
+    timeout = _seconds("--timeout", chosen.timeout)
     options = TakeoverOptions(
         node=chosen.node,
         everybody=chosen.all,
@@ -122,8 +130,8 @@ def takeover(call: Call, settings: LondisteSettings) -> int:
         dry_run=chosen.dry_run,
         abort=chosen.abort,
         compare=not chosen.no_compare,
-        max_lag=_seconds("--max-lag", chosen.max_lag, MAX_LAG),
-        timeout=_seconds("--timeout", chosen.timeout, TIMEOUT),
+        max_lag=_seconds("--max-lag", chosen.max_lag),
+        timeout=TIMEOUT if timeout is None else timeout,
     )
     with Session(settings) as session:
         return ops_takeover.takeover(session, call.args[0], options)
@@ -138,7 +146,7 @@ def switchover(call: Call, settings: LondisteSettings) -> int | None:
     options = TakeoverOptions(
         node=chosen.node,
         dead=tuple(chosen.dead),
-        max_lag=_seconds("--max-lag", chosen.max_lag, MAX_LAG),
+        max_lag=_seconds("--max-lag", chosen.max_lag),
     )
     with Session(settings) as session:
         old, new, reasons = ops_takeover.check_switchover(session, options)
@@ -153,9 +161,9 @@ def switchover(call: Call, settings: LondisteSettings) -> int | None:
     return 1 if reasons else None
 
 
-def _seconds(name: str, value: float | None, default: float) -> float:
+def _seconds(name: str, value: float | None) -> float | None:
     if value is None:
-        return default
+        return None
     if not 0 <= value < float("inf"):
         raise UsageError(f"{name} is a number from 0 up, got {value}")
     return float(value)

@@ -41,6 +41,7 @@ class Member:
     attrs: Mapping[str, str] = field(default_factory=dict)
     closed: bool = False  # its queue takes no events of writers
     reigns: tuple[Reign, ...] = ()  # that it knows of
+    epochs: bool = False  # its database keeps reigns: one that it does not know it has not followed
     parts: tuple[str, ...] = ()  # queues that are merged into the node
     dead: bool = False  # tagged, or named by --dead
     failure: str = ""

@@ -76,6 +76,8 @@ def judge_progress(old: Member, new: Member) -> TakeoverProgress:
             return TakeoverProgress.DONE
         if old.is_root and (_follows(old, new) or (new.reigns and not old.reigns)):
             raise StateError(replaced(old.name, Rival(new.name, new.name, last_reign(new.reigns))))
+        if old.is_root and (by := ended_by(new, old)) is not None:
+            raise StateError(f"{explain_unturned(new, by)}; nothing is changed")
         raise StateError(
             f'"{new.name}" is the root already, and "{old.name}" is '
             + ("root, too: two roots; " if old.is_root else f'a {old.type} of "{old.provider}"; ')
@@ -120,12 +122,50 @@ def _follows(old: Member, member: Member) -> Reign | None:
     return next_reign(member.reigns, mine.epoch) if mine is not None else None
 
 
+def ended_by(root: Member, other: Member) -> Reign | None:
+    """Return the reign that has ended the one of a root, as another member knows it: the takeover
+    that has closed the root, or the one that followed its last reign."""
+    note = read_note(root)
+    taken = find_reign(other, note.epoch) if note is not None else None
+    return taken or _follows(root, other)
+
+
+def find_ended(members: Members, root: str) -> Reign | None:
+    """Return the reign that has ended the one of a root, as far as members that answer tell."""
+    others = [m for m in members.values() if m.answers and m.name != root]
+    return next((by for m in others if (by := ended_by(members[root], m)) is not None), None)
+
+
+def explain_unturned(root: Member, by: Reign) -> str:
+    """Say that a root which was replaced is not a branch yet, and what makes it one."""
+    note = read_note(root)
+    if note is not None and note.epoch == by.epoch:
+        return (
+            f'the takeover of "{root.name}" by "{note.to}" is not finished: run takeover '
+            f"{root.name} --node={note.to} first"
+        )
+    return (
+        f'"{root.name}" was replaced by "{by.root}" at tick {by.first_tick}: run "resurrect" with '
+        f'the ini of "{root.name}" first'
+    )
+
+
+def require_turned(members: Members, old: str) -> None:
+    """Raise where root `old` has taken over from another one, and that was not finished."""
+    for member in members.values():
+        if not member.answers or not member.is_root or member.name == old:
+            continue
+        by, note = ended_by(member, members[old]), read_note(member)
+        if by is not None and note is not None and note.epoch == by.epoch:
+            raise StateError(f"{explain_unturned(member, by)}; nothing is changed")
+
+
 def find_rival(members: Members, old: str) -> Rival | None:
     """Find who was made root in place of `old`, as far as members that answer tell; first one that
-    is root now."""
+    is root now. A root that `old` itself has replaced, or one before it, is none."""
     others = [m for m in members.values() if m.answers and m.name != old]
     for member in others:
-        if member.is_root:
+        if member.is_root and ended_by(member, members[old]) is None:
             reign = _follows(members[old], member) or last_reign(member.reigns)
             return Rival(member.name, member.name, reign)
     for member in others:
@@ -144,7 +184,12 @@ def find_heirs(members: Members, old: str) -> list[Member]:
 def replaced(old: str, rival: Rival, note: Note | None = None) -> str:
     """Say that a root must stay closed, and what is to be done instead."""
     reign = rival.reign
-    if note is not None and reign is not None and reign.epoch == note.epoch:
+    if (
+        note is not None
+        and reign is not None
+        and reign.epoch == note.epoch
+        and rival.root == note.to  # else the one that was to take over was lost, or moved on
+    ):
         return (
             f'"{rival.root}" is the root already: nothing is changed; run the same takeover again '
             "without --abort to finish it"
@@ -218,7 +263,10 @@ class Failover:
              the new root itself
     tick     its newest tick, where the new reign begins
     orphans  nodes that read from a dead one and can go on at the new root
-    ahead    nodes that have applied more than any branch has: they must be made equal
+    ahead    nodes that cannot go on at the new root by themselves: they have what no branch of the
+             newest reign has, or were root and are no branch yet
+    teller   the branch that knows the newest reign
+    graves   of those of `ahead` that have a queue, the tick from which on they would have to read
     """
 
     old: str
@@ -227,18 +275,69 @@ class Failover:
     tick: int
     orphans: tuple[str, ...]
     ahead: tuple[str, ...]
+    teller: str | None = None
+    graves: tuple[tuple[str, int], ...] = ()
+
+
+def require_no_root(members: Members, new: str, gone: Collection[str] = ()) -> None:
+    """Raise where a node beside `new` is root. One that is closed, and whose reign others know to
+    be over, is none any more: it was not turned, or has come back."""
+    for member in members.values():
+        if not member.answers or not member.is_root or member.name in (new, *gone):
+            continue
+        by, note = find_ended(members, member.name), read_note(member)
+        if by is None and note is not None and note.to in gone:
+            raise StateError(
+                f'"{member.name}" is root, closed for a takeover by "{note.to}", and nobody knows '
+                f"that this one has opened: nothing is changed; run takeover {member.name} --abort "
+                f"--dead={note.to}, which opens it again"
+            )
+        if by is None:
+            raise StateError(f'"{member.name}" is root: nothing is changed')
+        if not member.closed:
+            raise StateError(
+                f'"{member.name}" was replaced by "{by.root}" at tick {by.first_tick}, and takes '
+                "writes: nothing is changed; let its worker run, which closes it, then run the "
+                "same command again"
+            )
+
+
+def _serial(member: Member) -> int:
+    last = last_reign(member.reigns)
+    return last.serial if last is not None else 0
+
+
+def _find_stale(branches: Sequence[Member], teller: Member) -> dict[str, Reign]:
+    """Return the branches that missed a reign which another branch has followed, and went on behind
+    the tick at which it began; with that reign."""
+    stale: dict[str, Reign] = {}
+    for member in branches:
+        match = match_reigns(member.reigns, teller.reigns, member.tick or 0)
+        follows = _follows(member, teller)
+        if member.epochs and not member.reigns:  # the set had none when it was away
+            follows = min(teller.reigns, key=lambda r: r.serial, default=None)
+        if follows is not None and (member.tick or 0) > follows.first_tick:
+            stale[member.name] = follows
+        elif match is Match.FORKED:
+            raise StateError(
+                f'"{member.name}" and "{teller.name}" follow different roots: nothing is changed; '
+                "choose one of them, and name the other one with --dead"
+            )
+    return stale
 
 
 def plan_failover(members: Members, old: str, new: str, dead: Collection[str]) -> Failover:
-    """Plan to replace a root that is gone; raises where it cannot be."""
+    """Plan to replace a root that is gone; raises where it cannot be.
+
+    The newest reign comes first, the newest tick after it: a branch that was away when a root was
+    replaced may have more ticks than those who have followed the next one, and none of theirs.
+    """
     gone = {old, *dead}
     branch = require_member(members, new)
     if branch.type != "branch":
         raise StateError(f'node "{new}" is a {branch.type}: only a branch can become root')
     others = [m for m in members.values() if m.name not in gone]
-    roots = [m.name for m in others if m.answers and m.is_root]
-    if roots:
-        raise StateError(f'"{roots[0]}" is root: nothing is changed')
+    require_no_root(members, new, gone)
     silent = [m.name for m in others if not m.answers and not m.dead]
     if silent:
         raise StateError(
@@ -247,16 +346,38 @@ def plan_failover(members: Members, old: str, new: str, dead: Collection[str]) -
         )
     alive = [m for m in others if m.answers]
     branches = [m for m in alive if m.type == "branch" and m.last_tick is not None]
-    best = max(branches, key=lambda m: (m.last_tick or 0, m.name == new))
+    teller = max(branches, key=lambda m: (_serial(m), m.last_tick or 0, m.name == new))
+    stale = _find_stale(branches, teller)
+    fit = [m for m in branches if m.name not in stale]
+    best = max(fit, key=lambda m: (m.last_tick or 0, m.name == new))
+    if new in stale:
+        raise StateError(
+            f'"{new}" has applied tick {branch.tick}, and "{stale[new].root}" took over at tick '
+            f'{stale[new].first_tick} (as "{teller.name}" says), which "{new}" has not followed: '
+            f'nothing is changed; let "{best.name}" take over (--node={best.name}), then run '
+            f'"resurrect" with the ini of "{new}"'
+        )
     tick = best.last_tick or 0
-    ahead = [m.name for m in alive if m.type == "leaf" and (m.tick or 0) > tick]
+    roots = {m.name: by for m in alive if m.is_root and (by := find_ended(members, m.name))}
+    beyond = [
+        m.name
+        for m in alive
+        if m.type == "leaf"
+        and ((m.tick or 0) > tick
+             or match_reigns(m.reigns, teller.reigns, m.tick or 0) is not Match.SAME)
+    ]  # fmt: skip
+    ahead = [*beyond, *stale, *roots]
     orphans = [
         m.name
         for m in alive
         if m.name != new and m.name not in ahead and m.provider in {*gone, *_dead_names(members)}
     ]
     source = None if best.name == new or (branch.last_tick or 0) >= tick else best.name
-    return Failover(old, new, source, tick, tuple(sorted(orphans)), tuple(sorted(ahead)))
+    kept = [(name, by.first_tick) for name, by in sorted({**stale, **roots}.items())]
+    return Failover(
+        *(old, new, source, tick, tuple(sorted(orphans)), tuple(sorted(ahead))),
+        *(teller.name, tuple(kept)),
+    )
 
 
 def _dead_names(members: Members) -> set[str]:
@@ -287,6 +408,7 @@ def plan_rest(
     ahead = [m.name for m in others
              if m.type == "leaf" and m.provider == new and m.name not in known]  # fmt: skip
     ahead += [name for name in lost if name in beyond]
+    ahead += [m.name for m in others if m.is_root]
     orphans = [name for name in lost if name not in beyond]
     tick = members[new].last_tick or 0
     return Failover(old, new, None, tick, tuple(sorted(orphans)), tuple(sorted(ahead)))
@@ -318,8 +440,13 @@ def failover_steps(plan: Failover) -> list[PlannedStep]:
         PlannedStep(f'make "{plan.new}" the root behind tick {plan.tick}, with a new epoch')
     )
     steps += [PlannedStep(f'let "{name}" read from "{plan.new}"') for name in plan.orphans]
+    kept = dict(plan.graves)
     steps += [
-        PlannedStep(f'point "{name}" to "{plan.new}": it has applied more, run rejoin there')
+        PlannedStep(
+            f'keep what "{name}" needs from tick {kept[name]} on: run resurrect there'
+            if name in kept
+            else f'point "{name}" to "{plan.new}": it has applied more, run rejoin there'
+        )
         for name in plan.ahead
     ]
     return steps

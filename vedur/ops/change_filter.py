@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from vedur.catalog.tables import TableInfo, change_table_attr, hold_at_tick, missing_part, sharing
 from vedur.change.attrs import COPY_CONDITION
-from vedur.db import Database
-from vedur.db.role import set_replication_role
+from vedur.db import Database, set_replication_role
 from vedur.errors import StateError, UsageError
 from vedur.failpoint import reach
 from vedur.handlers.registry import resolve
@@ -34,8 +33,7 @@ from vedur.ops.session import Session
 from vedur.pipeline.spark.command_session import end_spark, start_spark
 from vedur.sql import query
 from vedur.tables.checks import TableAt, require_condition
-from vedur.tables.columns import source_names
-from vedur.tables.condition import written
+from vedur.tables.filter import source_names, written
 from vedur.tables.structure import read_structure
 
 if TYPE_CHECKING:

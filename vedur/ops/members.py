@@ -10,7 +10,7 @@ from vedur.catalog.tables import get_table_list
 from vedur.db import Database
 from vedur.errors import DatabaseError, StateError
 from vedur.log import mask
-from vedur.node.epoch import read_reigns
+from vedur.node.epoch import keeps_epochs, read_reigns
 from vedur.node.info import (
     ConsumerInfo,
     Location,
@@ -100,6 +100,7 @@ def read_member(db: Database, queue: str, name: str) -> Member:
         parts=tuple(sorted(info.target_for)),
         says=info.node_name,
         reigns=read_reigns(db, queue),
+        epochs=keeps_epochs(db),
     )
     if info.node_name != name:
         return replace(member, failure=f'that database has node "{info.node_name}"')

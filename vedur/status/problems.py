@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -66,9 +66,17 @@ class Problem:
 
 def problems(overview: Overview, max_lag: float = MAX_LAG) -> list[Problem]:
     """List everything that needs attention, failures first."""
-    unsorted = [problem for node in overview.nodes for problem in node_problems(node, max_lag)]
+    gone = unreachable(overview)
+    unsorted = [
+        problem for node in overview.nodes for problem in node_problems(node, max_lag, gone)
+    ]
     unsorted += _held_back(overview)
     return sorted(unsorted, key=lambda problem: problem.severity is not Severity.FAIL)
+
+
+def unreachable(overview: Overview) -> set[str]:
+    """Return the nodes that do not answer, or are tagged as dead."""
+    return {node.name for node in overview.nodes if not node.reachable}
 
 
 def ready(overview: Overview, max_lag: float = MAX_LAG) -> list[str]:
@@ -89,13 +97,15 @@ def ready(overview: Overview, max_lag: float = MAX_LAG) -> list[str]:
     return reasons
 
 
-def node_problems(node: NodeDetail, max_lag: float = MAX_LAG) -> Iterator[Problem]:
-    """List the problems of one node."""
+def node_problems(
+    node: NodeDetail, max_lag: float = MAX_LAG, gone: Collection[str] = ()
+) -> Iterator[Problem]:
+    """List the problems of one node; `gone` are nodes that do not answer."""
     if not node.reachable:
         yield _unreachable(node)
         return
     yield from _tree(node)
-    yield from _closed(node)
+    yield from _closed(node, gone)
     yield from _worker(node)
     if node.lag is not None and node.lag > max_lag:
         events = f", about {node.backlog} events" if node.backlog else ""
@@ -218,6 +228,8 @@ def _way_out(error: str) -> str:
     """Name the command that mends what stops a worker."""
     if is_lost(error):
         return '"vedur INI rejoin" on this node says what it would do, "rejoin --apply" does it'
+    if is_other_epoch(error) and "does not know it" in error:
+        return "the error says it: the root was restored from a backup of before it was root"
     if is_other_epoch(error):
         return (
             "see docs/how-to/failover.md: change-provider to the new root for a node that is "
@@ -300,7 +312,7 @@ def _tree(node: NodeDetail) -> Iterator[Problem]:
         )
 
 
-def _closed(node: NodeDetail) -> Iterator[Problem]:
+def _closed(node: NodeDetail, gone: Collection[str]) -> Iterator[Problem]:
     """Name a takeover that has closed a root and was not finished."""
     to = node.status.attrs.get(TAKEOVER_TO)
     deposed = any(is_other_epoch(error.error) for error in node.status.errors)
@@ -311,6 +323,15 @@ def _closed(node: NodeDetail) -> Iterator[Problem]:
             node.name,
             f'closed for a takeover by "{to}", and replaced by a failover since',
             f'"vedur INI resurrect", with the ini of {node.name}, keeps what only it has',
+        )
+    elif to in gone:
+        yield Problem(
+            Severity.FAIL,
+            Kind.TREE,
+            node.name,
+            f'closed for writers: a takeover by "{to}" was begun, which does not answer',
+            f'start {to}; if it is gone for good, "vedur INI takeover {node.name} --abort '
+            f'--dead={to}" opens {node.name} again, or names the node that must take over',
         )
     elif to is not None:
         yield Problem(

@@ -31,7 +31,7 @@ from starlette.types import ASGIApp
 
 from vedur import __version__
 from vedur.status.overview import Overview, node_dict
-from vedur.status.problems import MAX_LAG, Problem, node_problems, problems, ready
+from vedur.status.problems import MAX_LAG, Problem, node_problems, problems, ready, unreachable
 from vedur.web import metrics, plot, topology, words
 from vedur.web.guard import LOOPBACK, Guard, known_hosts
 from vedur.web.source import Look, Sample, Source
@@ -92,7 +92,7 @@ class Site:
             node, as_json = overview.node(name.removesuffix(".json")), True
         if node is None:
             return self._failed(request, 404, "there is no such node")
-        open_problems = list(node_problems(node, self.max_lag))
+        open_problems = list(node_problems(node, self.max_lag, unreachable(overview)))
         if as_json:
             value = node_dict(node) | _about(look, open_problems)
             return _json(value, 200 if look.failure is None else 503)

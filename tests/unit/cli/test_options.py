@@ -70,3 +70,12 @@ def test_takeover_compares_nothing_with_a_node_that_is_gone(other: str) -> None:
     call = GRAMMAR.parse(["x.ini", "takeover", "old", "--no-compare", other])
     with pytest.raises(UsageError, match="nothing is compared"):
         takeover(call, LondisteSettings())
+    call = GRAMMAR.parse(["x.ini", "takeover", "old", "--max-lag=5", other])
+    with pytest.raises(UsageError, match="--max-lag is for the takeover of a root that answers"):
+        takeover(call, LondisteSettings())
+
+
+def test_an_abort_moves_nobody() -> None:
+    call = GRAMMAR.parse(["x.ini", "takeover", "old", "--abort", "--all"])
+    with pytest.raises(UsageError, match="moves nobody: leave out --all"):
+        takeover(call, LondisteSettings())

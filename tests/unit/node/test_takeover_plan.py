@@ -13,6 +13,7 @@ from vedur.node.takeover import (
     Note,
     Rival,
     TakeoverProgress,
+    failover_steps,
     find_heirs,
     find_rival,
     graves,
@@ -187,3 +188,58 @@ def test_the_place_of_a_branch() -> None:
     assert (above, moves) == ("n1", [("n3", "n1"), ("n4", "n3")])
     with pytest.raises(StateError, match="nodes can only read from a branch"):
         plan_branch(members, "n2", "n4", everybody=False)
+
+
+def follows(name: str, tick: int, *reigns: Reign) -> Member:
+    return replace(branch(name, tick), reigns=reigns)
+
+
+def test_the_newest_reign_comes_before_the_newest_tick() -> None:
+    """n3 missed the reign of n2, and went on with n1 to a higher tick."""
+    n3, n4, n5 = (
+        follows("n3", 50, FIRST),
+        follows("n4", 20, FIRST, SECOND),
+        follows("n5", 11, FIRST),
+    )
+    leaf = Member("n6", "leaf", "n3", "w6", 50, reigns=(FIRST,))
+    other = replace(leaf, name="n7", tick=11, provider="n2")
+    dead = {name: replace(DEAD, name=name) for name in ("n1", "n2")}
+    members = {**dead, "n3": n3, "n4": n4, "n5": n5, "n6": leaf, "n7": other}
+    plan = plan_failover(members, "n2", "n5", ("n1",))
+    assert (plan.source, plan.tick, plan.teller) == ("n4", 20, "n4")
+    assert (plan.orphans, plan.ahead) == (("n4", "n7"), ("n3", "n6"))
+    assert plan.graves == (("n3", 11),)
+    assert any(
+        'keep what "n3" needs from tick 11' in line for line in numbered(failover_steps(plan))
+    )
+    with pytest.raises(StateError, match=r'"n2" took over at tick 11 .*let "n4" take over'):
+        plan_failover(members, "n2", "n3", ("n1",))
+    # the set had no epochs before n2; a branch of Londiste's never has any, and counts by its tick
+    members = {**dead, "n3": replace(n3, reigns=(), epochs=True), "n4": follows("n4", 20, SECOND)}
+    assert plan_failover(members, "n2", "n4", ("n1",)).ahead == ("n3",)
+    members["n3"] = replace(n3, reigns=())
+    assert plan_failover(members, "n2", "n4", ("n1",)).source == "n3"
+    members["n3"] = follows("n3", 50, FIRST, Reign("e9", 2, "n9", 5, "e1"))
+    members["n4"] = n4
+    with pytest.raises(StateError, match=r"follow different roots.*--dead"):
+        plan_failover(members, "n2", "n4", ("n1",))
+
+
+def test_a_root_whose_reign_is_over_is_no_root() -> None:
+    n3 = follows("n3", 20, FIRST, SECOND)
+    closed = replace(ROOT, closed=True, reigns=(FIRST,))
+    gone = {"n2": replace(DEAD, name="n2"), "n3": n3}
+    plan = plan_failover({**gone, "n1": closed}, "n2", "n3", ())
+    assert (plan.ahead, plan.graves) == (("n1",), (("n1", 11),))
+    with pytest.raises(StateError, match=r'"n1" was replaced by "n2".*let its worker run'):
+        plan_failover({**gone, "n1": replace(closed, closed=False)}, "n2", "n3", ())
+    noted = replace(CLOSED, reigns=(FIRST,))  # for n2, and nobody knows that n2 was promoted
+    with pytest.raises(StateError, match="run takeover n1 --abort --dead=n2"):
+        plan_failover({**gone, "n1": noted, "n3": follows("n3", 9, FIRST)}, "n2", "n3", ())
+    members = {"n1": closed, "n2": follows("n2", 20, FIRST, SECOND), "n3": n3}
+    members["n2"] = replace(members["n2"], type="root", provider=None)
+    assert find_rival(members, "n2") is None
+    rest = plan_rest(members, "n9", "n2", (), [])
+    assert rest.ahead == ("n1",)
+    with pytest.raises(StateError, match=r'"n1" was replaced by "n2".*"resurrect".*ini of "n1"'):
+        judge_progress(members["n2"], closed)

@@ -68,10 +68,11 @@ def find_reasons(candidate: Candidate) -> list[str]:
     return [*found, *_copies(candidate)]
 
 
-def require_tables(candidate: Candidate) -> None:
-    """Raise where tables of the node are not what they were when all was looked at: hours may have
-    passed since, and batches were applied. Belongs in the transaction of the promotion."""
-    reasons = list(_tables(candidate))
+def require_ready(candidate: Candidate) -> None:
+    """Raise where tables or sequences of the node are not what they were when all was looked at:
+    hours may have passed since, and batches were applied. Belongs in the transaction of the
+    promotion."""
+    reasons = [*_tables(candidate), *_sequences(candidate)]
     if reasons:
         raise StateError(f'"{candidate.new.name}" cannot take over any more: {reasons[0]}')
 
@@ -199,6 +200,11 @@ def _processes(candidate: Candidate) -> Iterator[str]:
         yield f'the worker of "{new}" stands still: {state.cur_error}'
     if not candidate.db.value(query("takeover", "ticker_sessions")):
         yield f'no ticker is connected to "{new}": start pgqd for its server'
+    if candidate.db.value(query("takeover", "ticker_paused"), [candidate.queue]):
+        yield (
+            f'the ticker of the queue is paused on "{new}": run "select pgq.set_queue_config('
+            f"{quote_literal(candidate.queue)}, 'ticker_paused', 'false')\" there"
+        )
 
 
 def _lag(candidate: Candidate) -> Iterator[str]:

@@ -23,7 +23,7 @@ from vedur.errors import ConnectError, DatabaseError, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.log import mask
 from vedur.node.endpoint import Endpoint
-from vedur.node.epoch import Match, ReignKind, last_reign, match_reigns, read_reigns
+from vedur.node.epoch import Match, ReignKind, add_reigns, last_reign, match_reigns, read_reigns
 from vedur.node.info import get_node_info, has_schema
 from vedur.node.move_lock import try_lock_move, unlock_move
 from vedur.node.plan import plan_move, require_member
@@ -40,11 +40,12 @@ from vedur.node.takeover import (
     plan_failover,
     plan_rest,
     require_no_moves,
+    require_no_root,
 )
 from vedur.ops.change_provider import run_move
-from vedur.ops.members import SetView, read_members
+from vedur.ops.members import SetView, read_member, read_members
 from vedur.ops.session import Session
-from vedur.ops.takeover.checks import Candidate, find_reasons, require_tables
+from vedur.ops.takeover.checks import Candidate, find_reasons, require_ready
 from vedur.ops.takeover.leave import end_subscriptions
 from vedur.ops.takeover.options import TakeoverOptions, run_hook
 from vedur.ops.takeover.sequences import raise_sequences
@@ -66,13 +67,16 @@ def fail_over(
     session: Session, view: SetView, old: str, new: str, options: TakeoverOptions
 ) -> Verdict:
     """Replace a root that is gone; says whether every node that answers reads from the new one."""
-    _require_gone(session, view, old, options)
     member = require_member(view.members, new)
     dead = tuple(dict.fromkeys((*options.dead, old)))
     if member.is_root:
-        _require_begun(session, view, old, new)
+        if _require_begun(session, view, old, new) == ReignKind.TAKEOVER:
+            _require_gone(session, view, old, options)  # else the ordinary takeover finishes it
+        else:
+            _tell_if_back(session, view, old, options)
         plan = _rest(session, view, old, new, dead)
     else:
+        _require_gone(session, view, old, options)
         _require_tags(session, view, dead, options)
         plan = plan_failover(view.members, old, new, dead)
         _require_fit(session, view, new, options)
@@ -89,6 +93,8 @@ def fail_over(
             plan = plan_failover(view.members, old, new, dead)
             _catch_up(session, view, plan, options)
             _promote(session, view, plan)
+        else:
+            _tag_for_all(session, view, plan)
         view = read_members(session, dead)
         left = _move_orphans(session, view, plan, options, dead)
         end_subscriptions(session, view, new)
@@ -140,10 +146,25 @@ def _require_gone(session: Session, view: SetView, old: str, options: TakeoverOp
         log.info("'%s' does not answer: %s", old, why)
         return
     if info is not None and info.node_name == old:
-        raise StateError(
-            f'node "{old}" answers, so it is not dead: nothing is changed; run the takeover '
-            "without --dead-root or --dead-branch, which loses nothing, or stop its server first"
+        tagged = (
+            f'it is tagged as dead: run "tag-alive {old}", or for a root takeover {old} --abort, '
+            "which undoes a failover that was begun; then "
+            if view.locations[old].dead
+            else ""
         )
+        raise StateError(
+            f'node "{old}" answers, so it is not dead: nothing is changed; {tagged}run the '
+            "takeover without --dead-root or --dead-branch, which loses nothing, or stop its "
+            "server first"
+        )
+
+
+def _tell_if_back(session: Session, view: SetView, old: str, options: TakeoverOptions) -> None:
+    """Say that a root which was replaced answers again: what is left to do is done without it."""
+    try:
+        _require_gone(session, view, old, options)
+    except StateError:
+        log.warning("'%s' answers: run resurrect with its ini", old)
 
 
 def _require_tags(
@@ -162,24 +183,33 @@ def _require_tags(
             ) from None
 
 
-def _require_begun(session: Session, view: SetView, old: str, new: str) -> None:
-    """Raise unless an earlier run has promoted the node in place of the old root."""
+def _require_begun(session: Session, view: SetView, old: str, new: str) -> str:
+    """Raise unless an earlier run has promoted the node in place of the old root; returns how."""
     reigns = read_reigns(view.databases[new], session.queue)
     last = last_reign(reigns)
     before = next((r for r in reigns if last is not None and r.epoch == last.previous), None)
-    # without a reign before it the set had no epochs, and only a failover can have begun this one
-    begun = (
-        last is not None
-        and last.root == new
-        and (before.root == old if before is not None else last.kind == ReignKind.FAILOVER)
-    )
-    if not begun:
+    # without a reign before it the set had no epochs: a takeover has subscribed the old root
+    begun = last is not None and last.root == new
+    if before is not None:
+        begun = begun and before.root == old
+    elif last is not None and last.kind != ReignKind.FAILOVER:
+        begun = begun and last.kind == ReignKind.TAKEOVER and old in view.members[new].subscribers
+    if last is None or not begun:
         raise StateError(f'"{new}" is root already, and did not replace "{old}"')
     if view.members[new].closed:
         raise StateError(
             f'root "{new}" is closed for a takeover: finish that, or undo it with takeover {new} '
             "--abort; then run this command again"
         )
+    return last.kind
+
+
+def _tag_for_all(session: Session, view: SetView, plan: Failover) -> None:
+    """Tell all nodes that the old root is gone, where a takeover has ended without it: a failover
+    does that when it promotes."""
+    db, queue = view.databases[plan.new], session.queue
+    if not db.value(query("worker", "is_tagged_dead"), [queue, plan.old]):
+        register_location(db, queue, plan.old, None, True, quiet=True)
 
 
 def _rest(session: Session, view: SetView, old: str, new: str, dead: tuple[str, ...]) -> Failover:
@@ -194,7 +224,7 @@ def _rest(session: Session, view: SetView, old: str, new: str, dead: tuple[str, 
 
 
 def _require_fit(session: Session, view: SetView, new: str, options: TakeoverOptions) -> None:
-    reasons = find_reasons(Candidate(session, view, view.members[new], None, options.max_lag))
+    reasons = find_reasons(Candidate(session, view, view.members[new], None, options.lag))
     mine = read_reigns(view.databases[new], session.queue)
     for name, db in view.databases.items():
         theirs = read_reigns(db, session.queue)
@@ -225,10 +255,9 @@ def _one_at_a_time(session: Session, view: SetView, new: str) -> Iterator[None]:
 def _require_no_other_root(session: Session, view: SetView, new: str) -> None:
     """Ask every node again, with all of them locked: a session that was lost meanwhile, and its
     lock with it, fails here, and somebody who was quicker is seen."""
-    for name, db in view.databases.items():
-        info = get_node_info(db, session.queue)
-        if info is not None and info.is_root and name != new:
-            raise StateError(f'"{name}" was made root meanwhile: nothing is changed')
+    require_no_root(
+        {name: read_member(db, session.queue, name) for name, db in view.databases.items()}, new
+    )
 
 
 def tag_dead(session: Session, view: SetView, names: tuple[str, ...], timeout: float) -> None:
@@ -236,6 +265,8 @@ def tag_dead(session: Session, view: SetView, names: tuple[str, ...], timeout: f
     being committed is there when this returns, and none is read from them any more."""
     limit = f"{int(max(timeout, _FENCE_SECONDS) * 1000)}ms"
     for name, db in view.databases.items():
+        if view.members[name].is_root and view.members[name].closed:
+            continue  # it reads from nobody, and could not tell anybody
         try:
             with db.transaction():
                 db.value(query("takeover", "lock_timeout"), [limit])
@@ -284,8 +315,17 @@ def _promote(session: Session, view: SetView, plan: Failover) -> None:
     db, queue = view.databases[plan.new], session.queue
     with db.transaction():
         lock_position(db, queue, view.members[plan.new].worker)
-        require_tables(Candidate(session, view, view.members[plan.new], None, 0.0))
+        if db.value(query("worker", "is_tagged_dead"), [queue, plan.old]) is False:
+            raise StateError(
+                f'"{plan.old}" is no longer tagged as dead: the failover was undone meanwhile '
+                "(--abort, tag-alive), nothing is promoted"
+            )
+        require_ready(Candidate(session, view, view.members[plan.new], None, 0.0))
         tick = read_newest_tick(db, queue)
+        if plan.teller is not None and plan.teller != plan.new:
+            # a reign that ended before its first tick was read: some know of it, and this node does
+            # not; the new one must follow it, or those would take it for a reign beside theirs
+            add_reigns(db, view.databases[plan.teller], queue)
         epoch = str(db.value(query("takeover", "new_epoch")))
         raise_sequences(db, queue)
         args = (queue, epoch, ReignKind.FAILOVER.value, tick)
@@ -306,7 +346,8 @@ def _keep_for_the_dead(
 ) -> None:
     """Keep what the old root needs to come back, and what roots need that were lost before it: the
     root that kept that is gone, too."""
-    for name, first in graves(read_reigns(db, queue), view.members, plan.old, plan.new).items():
+    lost = graves(read_reigns(db, queue), view.members, plan.old, plan.new)
+    for name, first in {**lost, **dict(plan.graves)}.items():
         kept = db.value(query("resurrect", "has_consumer"), [queue, name + GRAVESTONE])
         if not kept and get_tick(db, queue, first, plan.new) is not None:
             db.value(query("node", "register_consumer_at"), [queue, name + GRAVESTONE, first])
@@ -326,7 +367,12 @@ def _move_orphans(
     for name in plan.ahead:
         try:
             way = _lead_back(session, view, name, plan.new)
-            left[name] = f"it has applied more than the new root: run {way} there"
+            why = (
+                "it was replaced, and is no branch yet"
+                if view.members[name].is_root
+                else "it has applied more than the new root"
+            )
+            left[name] = f"{why}: run {way} there"
         except (StateError, DatabaseError) as error:
             left[name] = mask(error.message)
     for name in plan.orphans:

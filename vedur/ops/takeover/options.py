@@ -33,8 +33,13 @@ class TakeoverOptions:
     dry_run: bool = False
     abort: bool = False
     compare: bool = True  # the old root with the new one, afterwards
-    max_lag: float = MAX_LAG
+    max_lag: float | None = None  # --max-lag, of a root that answers
     timeout: float = TIMEOUT
+
+    @property
+    def lag(self) -> float:
+        """Seconds that the new root may be behind before anything is closed."""
+        return MAX_LAG if self.max_lag is None else self.max_lag
 
 
 def run_hook(

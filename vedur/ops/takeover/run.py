@@ -14,10 +14,12 @@ transaction on one node, whose state the nodes keep themselves (`vedur/node/take
     leave             nobody keeps a place for the new root any more (`leave.py`)
     compare           its tables are those of the new root (`verify.py`)
 
-Until the promotion an error, an interrupt or --abort opens the old root again (`undo.py`), and lets
-the hook undo what it has done. The epoch of the new reign is chosen when the old root is closed,
-and undoing bars it on the new root first: a command that hangs cannot promote it any more. After
-the promotion the same command finishes what is left; that epoch tells it from a failover.
+As soon as the new root is open the hook leads applications there, before the old one is turned:
+that one may be lost just now. Until the promotion an error, an interrupt or --abort opens the old
+root again (`undo.py`), and lets the hook undo what it has done. The epoch of the new reign is
+chosen when the old root is closed, and undoing bars it on the new root first: a command that hangs
+cannot promote it any more. After the promotion the same command finishes what is left, or
+--dead-root does where the old root is gone; that epoch tells it from a failover.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from typing import TYPE_CHECKING
 
 from vedur.db import Database
 from vedur.db.contract import Answer, command
-from vedur.errors import StateError, VedurError
+from vedur.errors import DatabaseError, StateError, UsageError, VedurError
 from vedur.failpoint import reach
 from vedur.log import mask
 from vedur.node.epoch import add_reigns, keeps_epochs
@@ -59,24 +61,28 @@ from vedur.node.setup import (
     register_location,
     register_subscriber,
     unregister_subscriber,
+    untag,
 )
 from vedur.node.state import set_consumer_paused
 from vedur.node.takeover import (
     Note,
     TakeoverProgress,
+    find_ended,
     find_reign,
     find_rival,
+    judge_progress,
     numbered,
     plan_branch,
     plan_live,
     read_note,
     replaced,
+    require_turned,
 )
 from vedur.ops.change_provider import run_move
 from vedur.ops.members import SetView, read_member, read_members
 from vedur.ops.pause import NoAnswer, wait_accepted
 from vedur.ops.session import Session
-from vedur.ops.takeover.checks import Candidate, find_reasons, require_tables
+from vedur.ops.takeover.checks import Candidate, find_reasons, require_ready
 from vedur.ops.takeover.drain import wait_for_writers
 from vedur.ops.takeover.leave import end_subscriptions
 from vedur.ops.takeover.note import require_note, set_note
@@ -92,7 +98,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PERIOD = 0.02
-_SAY_EVERY = 2.0
 #: Seconds. A worker of Londiste's looks at its state in every round, by default once a second.
 _FOREIGN_WAIT = 30.0
 
@@ -118,7 +123,7 @@ def takeover(
         return fail_over(session, view, old, new, options)
     elif options.dead_branch:
         replace_dead_branch(session, view, old, new, options)
-    elif require_member(view.members, old).is_root or require_member(view.members, new).is_root:
+    elif _require_old(view, old, new).is_root or require_member(view.members, new).is_root:
         _Live(session, view, old, new, options).run()
         if options.compare and not options.dry_run:
             return compare_old_root(session, view, old, spark)
@@ -127,18 +132,48 @@ def takeover(
     return Verdict.EQUAL
 
 
+def _require_old(view: SetView, old: str, new: str) -> Member:
+    """Return the node that is to be replaced; raises where it does not answer, and says what can be
+    done then."""
+    member, heir = view.members[old], view.members.get(new)
+    if member.answers:
+        return member
+    gone = f"takeover {old} --dead-root --node={new}"
+    if heir is not None and heir.answers and heir.is_root:
+        way = f'"{new}" is root already, and takes writes; if "{old}" is gone, {gone} ends it'
+    else:
+        way = f"if it is gone, {gone} goes on without it (a branch: --dead-branch)"
+    back = f'; if it is back, run "tag-alive {old}" first' if member.dead else ""
+    raise StateError(
+        f'node "{old}" does not answer ({member.failure}): nothing is changed{back}; {way}'
+    )
+
+
 def check_switchover(session: Session, options: TakeoverOptions) -> tuple[str, str, list[str]]:
     """Read whether a node (default: the local one) could become root now: both names, and every
     reason against it; nothing is changed but a tick that is written."""
     view = read_members(session, options.dead)
     new = options.node or view.local
     member = require_member(view.members, new)
-    roots = [m for m in view.members.values() if m.answers and m.is_root]
+    members = view.members
+    roots = [
+        m
+        for m in members.values()
+        if m.answers and m.is_root and find_ended(members, m.name) is None
+    ]
     if len(roots) != 1:
         found = ", ".join(m.name for m in roots) or "none"
         raise StateError(f"roots that answer: {found}; there must be one")
     if member.is_root:
         return member.name, member.name, [f'node "{new}" is the root already']
+    try:
+        require_turned(members, roots[0].name)
+        begun = judge_progress(roots[0], member) is not TakeoverProgress.OPEN
+    except StateError as error:
+        return roots[0].name, new, [error.message]
+    if begun:
+        way = f"run takeover {roots[0].name} --node={new} to finish it, or with --abort to undo it"
+        return roots[0].name, new, [f"that takeover was begun: {way}"]
     live = _Live(session, view, roots[0].name, new, options)
     reasons = live.find_reasons()
     if not reasons:
@@ -153,6 +188,11 @@ def _replace_branch(
     session: Session, view: SetView, old: str, new: str, options: TakeoverOptions
 ) -> None:
     """Let a node take the place of a branch that answers: both move, and with --all its others."""
+    if options.max_lag is not None or not options.compare:
+        raise UsageError(
+            f'"{old}" is a branch: --max-lag and --no-compare are for the takeover of a root, '
+            "leave them out"
+        )
     above, moves = plan_branch(view.members, old, new, everybody=options.everybody)
     lines = [f'let "{node}" read from "{provider}"' for node, provider in moves]
     _show([f"{at}. {line}" for at, line in enumerate(lines, 1)], options)
@@ -188,6 +228,7 @@ class _Live:
         self.queue, self.clock = session.queue, session.clock
         self._closed_at: float | None = None
         self._before = False  # the hook was told that writers are to be held back
+        self._after: StateError | None = None  # what became of letting them go to the new root
         self._deadline = self.clock.monotonic() + options.timeout
 
     def run(self) -> None:
@@ -207,6 +248,8 @@ class _Live:
             self._require_fit(progress)
             if progress is not TakeoverProgress.DONE:
                 self._do_rest(progress, others)
+            else:
+                self._release()
             end_subscriptions(self.session, self.view, self.new.name)
         self._finish()
 
@@ -218,14 +261,23 @@ class _Live:
         except BaseException as error:  # an interrupt, too: writers must not be kept out for it
             self._undo(error)
             raise
-        self._turn(note)
+        self._release()
+        try:
+            self._turn(note)
+        except DatabaseError as error:
+            old, new = self.old.name, self.new.name
+            raise StateError(
+                f'"{new}" is the root and takes writes, and "{old}" is no branch yet '
+                f"({mask(error.message)}): run the same command again when it answers, or, if it "
+                f"is gone, takeover {old} --dead-root --node={new}"
+            ) from error
 
     def find_reasons(self) -> list[str]:
         """Read everything that speaks against it."""
         return find_reasons(self._candidate())
 
     def _candidate(self) -> Candidate:
-        return Candidate(self.session, self.view, self.new, self.old, self.options.max_lag)
+        return Candidate(self.session, self.view, self.new, self.old, self.options.lag)
 
     def _require_fit(self, progress: TakeoverProgress) -> None:
         """Raise where another node was made root, and before anything is closed for every reason
@@ -236,6 +288,7 @@ class _Live:
                 raise StateError(replaced(self.old.name, rival))
         if progress is not TakeoverProgress.OPEN:
             return
+        require_turned(self.view.members, self.old.name)
         reasons = self.find_reasons()
         for reason in reasons:
             log.warning("%s", reason)
@@ -276,12 +329,12 @@ class _Live:
         info = get_node_info(self.root, self.queue)
         assert info is not None
         tick = fresh_tick(self.root, self.queue, info, self.clock)
-        deadline = self.clock.monotonic() + max(self.options.max_lag, 1.0)
+        deadline = self.clock.monotonic() + max(self.options.lag, 1.0)
         at = self._wait(lambda: self._position() >= tick.id, deadline)
         if not at:
             raise StateError(
                 f'"{self.new.name}" has not applied tick {tick.id} of now within '
-                f"{max(self.options.max_lag, 1.0):.0f} s, it is at tick {self._position()}: see "
+                f"{max(self.options.lag, 1.0):.0f} s, it is at tick {self._position()}: see "
                 "that its worker runs and keeps up, or use --max-lag; nothing is changed"
             )
         found = get_tick(self.db, self.queue, tick.id, self.new.name)
@@ -333,10 +386,18 @@ class _Live:
             raise StateError(f'the takeover of "{self.old.name}" was undone meanwhile')
         if progress is TakeoverProgress.PROMOTED:
             return note
+        self._know_the_closing()
         note = self._write_last_tick(note)
         self._follow(note)
         self._promote(note)
         return note
+
+    def _know_the_closing(self) -> None:
+        """Find out when writers were refused first, where an earlier run has done that."""
+        began = self._now(self.old).attrs.get(TAKEOVER_TIME)
+        if self._closed_at is None and began is not None:
+            ago = float(self.root.value(query("takeover", "seconds_since"), [began]))
+            self._closed_at = self.clock.monotonic() - ago
 
     def _now(self, member: Member) -> Member:
         return read_member(self.view.databases[member.name], self.queue, member.name)
@@ -419,7 +480,7 @@ class _Live:
             found = get_tick(self.db, self.queue, note.tick or 0, self.new.name)
             if last is None or found is None or not found.same_elsewhere(last):
                 raise StateError(self._other_tick(note.tick or 0))
-            require_tables(self._candidate())
+            require_ready(self._candidate())
             take_sequences(self.db, self.queue, values)
             self._require_parts()
             args = (self.queue, note.epoch, "takeover", note.tick)
@@ -451,6 +512,15 @@ class _Live:
         was told before; say what is to be done."""
         try:
             note = read_note(self._now(self.old))
+            if note is not None and find_reign(self._now(self.new), note.epoch) is not None:
+                log.error(
+                    '"%s" is the root, and "%s" is no branch yet: run the same command again to '
+                    "finish the takeover",
+                    self.new.name,
+                    self.old.name,
+                )
+                self._release()
+                return
             if note is not None:
                 rival = find_rival(ask_again(self.session, self.view), self.old.name)
                 if rival is not None:
@@ -460,11 +530,15 @@ class _Live:
             elif not self._before:
                 return
         except VedurError as again:
+            held = " (applications that takeover_hook holds back wait until then)"
             log.error(
-                '"%s" stays closed for writers (%s): run the same command again to finish the '
-                "takeover, or with --abort to undo it",
+                '"%s" may be closed for writers (%s): run the same command again to finish the '
+                'takeover, or with --abort to undo it%s; if "%s" is gone, takeover %s --dead-root '
+                "--node=%s goes on without it",
                 self.old.name,
                 mask(again.message),
+                held if self._before and self.session.settings.takeover_hook else "",
+                *(self.old.name, self.old.name, self.new.name),
             )
             return
         here = self.view.locations[self.old.name].node_location
@@ -501,6 +575,7 @@ class _Live:
                 unregister_subscriber(root, queue, self.new.name, node=self.old.name)
             add_reigns(root, self.db, queue)  # so that it can tell writers at once where to go
             set_note(root, queue, None)
+        untag(self.db, queue, self.old.name)  # a run that ended here may have called it dead
         reach("takeover.turned")
 
     def _stop_foreign_worker(self) -> None:
@@ -516,13 +591,21 @@ class _Live:
         except NoAnswer as error:
             log.warning("%s: start it when the takeover is done", error.message)
 
+    def _release(self) -> None:
+        """Let the hook lead applications to the new root, which is open, whatever becomes of the
+        old one; where that fails, the takeover goes on, and says so at its end."""
+        try:
+            self._hook("after")
+        except StateError as error:
+            self._after = error
+            log.error('"%s" is the root, but its applications may be held back', self.new.name)
+
     def _finish(self) -> None:
         log.info("'%s' is the root, '%s' reads from it", self.new.name, self.old.name)
         log.info("Way back: takeover %s --node=%s", self.new.name, self.old.name)
-        try:
-            self._hook("after")
-        finally:
-            reach("takeover.finished")
+        reach("takeover.finished")
+        if self._after is not None:
+            raise self._after
 
     def _hook(self, moment: str) -> None:
         run_hook(

@@ -7,12 +7,16 @@ those that are called dead among them.
 
 Where the new root is gone for good (--dead) nothing can be barred, and nothing tells whether it was
 promoted. Then the old root goes on under an epoch of its own (`vedur.keep_root`), so that nobody
-takes the other one for its successor.
+takes the other one for its successor. All other nodes must answer or be named then: one of them may
+have followed the successor.
+
+A failover that has promoted nobody is undone, too: the tags of the root go.
 """
 
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from dataclasses import replace
 
 from vedur.db import Database
@@ -22,10 +26,12 @@ from vedur.failpoint import reach
 from vedur.log import mask
 from vedur.node.endpoint import Endpoint
 from vedur.node.epoch import keeps_epochs, read_deposed
-from vedur.node.plan import Member, require_member
-from vedur.node.setup import register_location
+from vedur.node.move_lock import try_lock_move, unlock_move
+from vedur.node.plan import Member
+from vedur.node.position import lock_position
+from vedur.node.setup import register_location, untag
 from vedur.node.takeover import Note, find_heirs, find_rival, read_note, replaced
-from vedur.ops.members import Answering, SetView, read_member
+from vedur.ops.members import Answering, SetView, read_member, read_members
 from vedur.ops.session import Session
 from vedur.ops.takeover.note import require_note, set_note
 from vedur.ops.takeover.options import TakeoverOptions, run_hook
@@ -99,7 +105,17 @@ def _ask_everybody(session: Session, view: SetView) -> tuple[SetView, dict[str, 
 def undo_takeover(session: Session, view: SetView, old: str, options: TakeoverOptions) -> None:
     """Undo a takeover that was begun: the old root takes writes again. With a successor that is
     gone for good (--dead) the old root is kept, under a new epoch."""
-    root = require_member(view.members, old)
+    tagged = _find_tagged(session, view, old)
+    if tagged:
+        view = _undo_failover(session, view, old, tagged, options)
+        if not view.members[old].closed or options.dry_run:
+            return  # a takeover was not begun before it
+    root = view.members[old]
+    if not root.answers:
+        raise StateError(
+            f'node "{old}" does not answer ({root.failure}): nothing is changed; start it, or, if '
+            f"it is gone, run takeover {old} --dead-root"
+        )
     note = read_note(root)
     here = view.locations[old].node_location
     if root.is_root and note is None and not root.closed and session.settings.takeover_hook:
@@ -119,6 +135,8 @@ def undo_takeover(session: Session, view: SetView, old: str, options: TakeoverOp
         n for n in dict.fromkeys((new, rival.root if rival else new)) if n not in view.databases
     ]
     _require_gone(view, gone, refusing, options)
+    if gone:
+        _require_named(view, old)
     if rival is not None:
         _require_no_heir(view, old, rival.root)
     if options.dry_run:
@@ -132,6 +150,53 @@ def undo_takeover(session: Session, view: SetView, old: str, options: TakeoverOp
         reopen(session, view.databases[old], view.databases[new], old, note)
         log.info("'%s' takes writes again: the takeover by '%s' is undone", old, new)
     hook_abort(session, old, new, here, options)
+
+
+def _find_tagged(session: Session, view: SetView, old: str) -> list[str]:
+    """Return the nodes that were told that a root is gone, and read no more from it."""
+    asked = [session.queue, old]
+    return [n for n, db in view.databases.items()
+            if n != old and db.value(query("worker", "is_tagged_dead"), asked)]  # fmt: skip
+
+
+def _undo_failover(
+    session: Session, view: SetView, old: str, tagged: list[str], options: TakeoverOptions
+) -> SetView:
+    """Undo a failover that has promoted nobody: the root is back, and the others read on from it.
+    Whoever promotes looks at the tag under the same lock."""
+    whole, _ = _ask_everybody(session, view)
+    root = whole.members[old]
+    if not root.answers:
+        raise StateError(
+            f'node "{old}" is tagged as dead, and does not answer: nothing is changed; takeover '
+            f"{old} --dead-root goes on without it"
+        )
+    if not root.is_root:
+        raise StateError(
+            f'node "{old}" is a {root.type}, tagged as dead: there is no takeover to undo; if it '
+            f'is back, run "tag-alive {old}"'
+        )
+    rival = find_rival(whole.members, old)
+    if rival is not None:
+        raise StateError(replaced(old, rival, read_note(root)))
+    _require_named(whole, old)
+    if options.dry_run:
+        log.info("The tag of '%s' would be taken away on: %s", old, ", ".join(sorted(tagged)))
+        return whole
+    with ExitStack() as stack:
+        for name, db in sorted(whole.databases.items()):
+            if not try_lock_move(db, session.queue):
+                raise StateError(
+                    f'another command moves node "{name}" just now: wait for it to end'
+                )
+            stack.callback(unlock_move, db, session.queue)
+        for name in tagged:
+            with whole.databases[name].transaction():
+                lock_position(whole.databases[name], session.queue, whole.members[name].worker)
+                untag(whole.databases[name], session.queue, old, node=view.prefix(name))
+            reach("takeover.untagged")
+    log.info("'%s' is no longer tagged as dead: the other nodes read on from it", old)
+    return read_members(session, options.dead)
 
 
 def _successor(session: Session, view: SetView, root: Member, note: Note | None) -> str:
@@ -168,6 +233,17 @@ def _require_gone(
                 f'"{name}" does not answer, and may be root already: nothing is changed; if it is '
                 f"gone for good, say --dead={name}"
             )
+
+
+def _require_named(view: SetView, old: str) -> None:
+    """Raise where a node is silent and nobody says that it is gone: it may have followed the root
+    that is, and be the only one that has what that one wrote."""
+    silent = sorted(m.name for m in view.members.values() if not m.answers and not m.dead)
+    if silent:
+        raise StateError(
+            f"nodes do not answer: {', '.join(silent)}: nothing is changed; one of them may have "
+            f'followed a root that has replaced "{old}": start them, or name them with --dead'
+        )
 
 
 def _require_no_heir(view: SetView, old: str, root: str) -> None:

@@ -11,6 +11,10 @@ from vedur.reign
 where queue_name = %s
 order by serial
 
+-- name: lock_node
+-- The node stays what it is until the transaction ends.
+select node_type from pgq_node.node_info where queue_name = %s for update
+
 -- name: write
 -- Another node's reigns, as it has them.
 insert into vedur.reign (queue_name, epoch, serial, root_node, first_tick, previous, kind)

@@ -145,6 +145,14 @@ where a.datname = pg_catalog.current_database()
     and a.pid <> pg_catalog.pg_backend_pid()
     and (a.application_name = 'pgqd' or a.query ~ 'pgq[.](ticker|maint_|version|force_tick)')
 
+-- name: ticker_paused
+-- Has an operator stopped the ticks of a queue?
+select queue_ticker_paused from pgq.queue where queue_name = %s
+
+-- name: seconds_since
+-- How long ago a moment was that this server has written down.
+select extract(epoch from pg_catalog.clock_timestamp() - %s::timestamptz)::float8
+
 -- name: quarantined
 -- Events in quarantine.
 select count(*) from vedur.quarantine where queue_name = %s

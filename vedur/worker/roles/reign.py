@@ -5,6 +5,7 @@ Asked for are their histories and positions (node/epoch.py). What a member can t
     a reign that continues ours      this root was replaced: its queue is closed, `resurrect` is due
     a reign beside ours              two nodes were made root; an operator has to choose
     a position behind our last tick  this root was restored from a backup
+    an earlier reign of ours         it was replaced; if it is root and open, it is closed from here
 
 A member that does not answer tells nothing, and nothing is concluded from that.
 """
@@ -19,6 +20,7 @@ from vedur.config import LondisteSettings
 from vedur.db import Database
 from vedur.errors import LostPosition, OtherEpoch, VedurError
 from vedur.failpoint import reach
+from vedur.log import mask
 from vedur.node import NodeInfo, WorkerState, get_node_info, get_queue_locations
 from vedur.node.endpoint import Endpoint
 from vedur.node.epoch import (
@@ -36,6 +38,7 @@ from vedur.node.epoch import (
 from vedur.node.info import has_schema
 from vedur.node.plan import TAKEOVER_EPOCH
 from vedur.node.position import LOST, read_newest_tick
+from vedur.sql import query
 
 log = logging.getLogger(__name__)
 
@@ -49,16 +52,19 @@ class _Said:
 
     info: NodeInfo
     reigns: Reigns
+    location: str
+    is_open: bool  # it is root, and takes writes
 
     def knows(self, epoch: str) -> bool:
         return any(r.epoch == epoch for r in self.reigns)
 
 
-def require_reign(db: Database, state: WorkerState, settings: LondisteSettings) -> None:
+def require_reign(db: Database, state: WorkerState, settings: LondisteSettings) -> str | None:
     """Ask all members; raises where this node is not, or not alone, the root of the set. A reign is
-    begun where another program has made this node root."""
+    begun where another program has made this node root. Returns what is to be said of a root that
+    was replaced, takes writes and cannot be closed."""
     if not keeps_epochs(db):
-        return
+        return None
     queue = settings.queue_name
     mine = read_reigns(db, queue)
     members = list(_ask(db, state.node_name, settings))
@@ -66,15 +72,17 @@ def require_reign(db: Database, state: WorkerState, settings: LondisteSettings) 
     if by is not None:
         own = get_node_info(db, queue)
         # the name of the new root would not tell: a failover to the same node leaves events behind
-        if own is not None and own.attrs.get(TAKEOVER_EPOCH) == by.epoch:
-            return  # a takeover is about to make this node a branch
+        mine_now = own is not None and own.attrs.get(TAKEOVER_EPOCH) == by.epoch
+        if mine_now and not _lost_since(by, members):
+            return None  # a takeover is about to make this node a branch
         if depose(db, queue, by).code == 301:
-            return  # a takeover has just made it one
+            return None  # a takeover has just made it one
         reach("reign.deposed")
         raise deposed_error(by)
     _require_alone(state.node_name, mine, members)
     _require_newest(db, queue, state.node_name, mine, members)
     _adopt(db, queue, state.node_name, mine)
+    return _close_others(settings, state.node_name, mine, members)
 
 
 def deposed_error(by: Reign) -> OtherEpoch:
@@ -95,7 +103,9 @@ def _ask(db: Database, name: str, settings: LondisteSettings) -> Iterator[_Said]
             with endpoint.with_connect_timeout(_PATIENCE).open("member") as there:
                 info = get_node_info(there, settings.queue_name) if has_schema(there) else None
                 if info is not None and info.node_name == member.node_name:
-                    yield _Said(info, read_reigns(there, settings.queue_name))
+                    closed = there.value(query("takeover", "is_closed"), [settings.queue_name])
+                    reigns = read_reigns(there, settings.queue_name)
+                    yield _Said(info, reigns, member.node_location, info.is_root and not closed)
         except VedurError as error:
             log.debug('node "%s" was not asked who is root: %s', member.node_name, error)
 
@@ -113,6 +123,55 @@ def _replaced_by(name: str, mine: Reigns, members: list[_Said]) -> Reign | None:
         if here.root == name and here.epoch != there.epoch and said.knows(here.epoch):
             return next_reign(said.reigns, here.epoch) or there
     return None
+
+
+def _replaced(name: str, mine: Reigns, said: _Said) -> Reign | None:
+    """Return the reign of our history that has ended the one of another root, which does not know
+    it and takes writes; None for any other node. Pure."""
+    here, there = last_reign(mine), last_reign(said.reigns)
+    if here is None or there is None or here.root != name or not said.is_open:
+        return None
+    return next_reign(mine, there.epoch) if there.root == said.info.node_name else None
+
+
+def _close_others(
+    settings: LondisteSettings, name: str, mine: Reigns, members: list[_Said]
+) -> str | None:
+    """Close roots that were replaced and do not know it: they may reach nobody. Returns what is to
+    be said of one that cannot be closed."""
+    queue = settings.queue_name
+    for said in members:
+        by = _replaced(name, mine, said)
+        if by is None:
+            continue
+        other = said.info.node_name
+        try:
+            endpoint = Endpoint.of_node(settings, said.location)
+            with endpoint.with_connect_timeout(_PATIENCE).open("member") as there:
+                with there.transaction():
+                    there.value(query("epoch", "lock_node"), [queue])
+                    if last_reign(read_reigns(there, queue)) != last_reign(said.reigns):
+                        continue  # it has learnt of another reign meanwhile
+                    depose(there, queue, by)
+                reach("reign.closed_other")
+            log.warning('root "%s" was replaced at tick %s: it is closed', other, by.first_tick)
+        except VedurError as error:
+            return (
+                f'{OTHER}: "{other}" was replaced by "{by.root}" at tick {by.first_tick}, takes '
+                f"writes, and cannot be closed from here ({mask(error.message)}): stop its "
+                'applications, let its worker run, which closes it, and run "resurrect" there'
+            )
+    return None
+
+
+def _lost_since(by: Reign, members: list[_Said]) -> bool:
+    """Tell whether the root that has taken over from this one was lost since: nobody finishes that
+    takeover then. Pure."""
+    return any(
+        r.serial > by.serial and r.kind == ReignKind.FAILOVER
+        for said in members
+        for r in said.reigns
+    )
 
 
 def _require_alone(name: str, mine: Reigns, members: list[_Said]) -> None:

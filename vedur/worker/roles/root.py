@@ -1,7 +1,8 @@
 """A root: publishes the global watermark, sends sequences, looks at tables.
 
 And it asks, when it begins and every minute, whether it is still the root: a node that was away may
-have been replaced meanwhile (node/epoch.py). Then its queue is closed, and nothing else is done.
+have been replaced meanwhile (node/epoch.py). Then its queue is closed, and nothing else is done. A
+root that this one has replaced and that does not know it is closed from here.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class RootRole(Role):
         self._next_watermark = 0.0
         self._next_look = 0.0
         self._stats = Stats()
+        self._complaint: str | None = None  # about another root; this one goes on
 
     def do_round(self, target: Database, state: WorkerState) -> bool:
         """Publish what is due; there is never more to do at once."""
@@ -54,8 +56,8 @@ class RootRole(Role):
         root_check_seqs(target, worker.queue)
         reach("root.sequences")
         look_for_changes(target, worker.queue)
-        if state.cur_error is not None:  # a root completes no batch, which would clear it
-            set_consumer_error(target, worker.queue, state.worker_name, None)
+        if state.cur_error != self._complaint:  # a root completes no batch, which would clear it
+            set_consumer_error(target, worker.queue, state.worker_name, self._complaint)
         worker.say_alive()
         self._stats.standby(log, worker.clock.monotonic(), settings.keepalive_stats)
         return False
@@ -66,7 +68,7 @@ class RootRole(Role):
 
     def _look(self, target: Database, state: WorkerState, now: float) -> None:
         if now >= self._next_look:
-            require_reign(target, state, self.worker.settings)
+            self._complaint = require_reign(target, state, self.worker.settings)
             self._next_look = now + _LOOK_PERIOD
 
     def _is_closed(self, target: Database) -> bool:
