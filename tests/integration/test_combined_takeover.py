@@ -100,6 +100,34 @@ def test_a_part_of_a_combined_branch_follows_and_reads_no_rows(
     assert positions(lab, "c2")["p2"] == before
 
 
+def test_the_watermark_of_a_new_part_goes_back_to_what_it_needs(
+    make_combined: MakeCombined,
+) -> None:
+    """It began at the newest tick of its set, and the combined queue tells of an earlier one: what
+    comes behind that must be kept on all nodes of the part, and not on its provider alone."""
+    lab = make_combined(parts=1)
+    lab.add(COMBINED, "c2", NodeType.BRANCH, "c1")
+    lab.table("p1", "c1")
+    write(lab, "p1", range(100, 105))
+    lab.flow()
+    merged = positions(lab, "c1")["p1"]
+    write(lab, "p1", range(110, 115))
+    lab.merge("c2")
+
+    def watermark() -> int | None:
+        text = "select node_watermark from pgq_node.get_subscriber_info('p1') where node_name = %s"
+        return lab.dbs["p1"].value(text, ["c2"])  # type: ignore[no-any-return]
+
+    lab.work("p1", "c2")
+    began = positions(lab, "c2")["p1"]
+    assert merged < began == watermark()
+    lab.work(COMBINED, "c2")
+    lab["p1", "c2"].worker._close_connections()
+    lab["p1", "c2"].renew()  # it reports at once
+    lab.work("p1", "c2")
+    assert positions(lab, "c2")["p1"] == watermark() == merged
+
+
 @pytest.mark.parametrize("point", ["combined.handled", "combined.moved"])
 def test_a_waiting_part_that_is_killed_carries_out_every_event_once(
     make_combined: MakeCombined, point: str

@@ -39,13 +39,14 @@ class UpstreamNode:
     db: Database
     directory: Path
     process: subprocess.Popen[bytes] | None = None
+    queue: str = QUEUE
 
     def __post_init__(self) -> None:
         self.directory.mkdir()
         self.ini = self.directory / "londiste.ini"
         self.ini.write_text(
             f"[londiste]\njob_name = {self.name}_job\ndb = {self.db.connstr}\n"
-            f"queue_name = {QUEUE}\nloop_delay = 0.1\nlogfile = {self.directory}/log\n"
+            f"queue_name = {self.queue}\nloop_delay = 0.1\nlogfile = {self.directory}/log\n"
             f"pidfile = {self.directory}/pid\nparallel_copies = 4\n"
             "local_wm_publish_period = 1\nglobal_wm_publish_period = 1\n"
         )
@@ -74,13 +75,13 @@ class UpstreamNode:
 
     @property
     def position(self) -> int:
-        info = get_node_info(self.db, QUEUE)
+        info = get_node_info(self.db, self.queue)
         assert info is not None and info.worker_last_tick is not None
         return info.worker_last_tick
 
     def ticks(self) -> dict[int, tuple[Any, ...]]:
         """The ticks of its queue: time and event number by id."""
-        return {row[0]: tuple(row[1:]) for row in self.db.query(TICKS, [QUEUE])}
+        return {row[0]: tuple(row[1:]) for row in self.db.query(TICKS, [self.queue])}
 
     def close(self) -> None:
         """Stop its worker."""

@@ -20,7 +20,7 @@ from vedur.catalog.tables import TableSet
 from vedur.change.attrs import HANDLER
 from vedur.change.event import Event
 from vedur.db import Database, set_replication_role
-from vedur.errors import LostPosition, RefusedError, StaleStage, StateError
+from vedur.errors import LostPosition, StaleStage, StateError
 from vedur.failpoint import reach
 from vedur.handlers.builtin import DEFAULT_HANDLER
 from vedur.node import WorkerState, get_worker_state
@@ -43,7 +43,7 @@ from vedur.node.position import (
     lost,
     unregistered,
 )
-from vedur.node.state import set_consumer_error, set_subscriber_watermark
+from vedur.node.state import set_consumer_error
 from vedur.queue.batches import event_range, get_ticks
 from vedur.sql import query
 from vedur.worker.roles.leaf import LeafRole, Provider
@@ -55,8 +55,6 @@ _OLD_SQL = (
     "the SQL of this node is of a version that merges nothing into a combined queue: nothing is "
     'applied; run "create-leaf" again with the same arguments, it brings the SQL up to date'
 )
-#: What pgq_node.set_subscriber_watermark answers where a watermark would go back.
-_BACKWARDS = 405
 
 
 def require_whole(tables: TableSet, combined: str) -> None:
@@ -238,12 +236,8 @@ class WaitingPartRole(_Part):
     def _send_watermark(
         self, target: Database, provider: Database, state: WorkerState, watermark: int
     ) -> None:
-        """Report the tick that both the rows and the events of the set have reached."""
+        """Report the tick that both the rows and the events of the set have reached. That of a new
+        part goes back when the combined queue first tells of it: it began at a tick of then."""
         handled = read_handled_tick(target, self.worker.queue)
         tick = watermark if handled is None else min(watermark, handled)
-        try:
-            set_subscriber_watermark(provider, self.worker.queue, state.node_name, tick)
-        except RefusedError as refused:
-            if refused.code != _BACKWARDS:
-                raise
-            log.debug("the watermark stays ahead of tick %d: %s", tick, refused.message)
+        self._report(provider, state, tick, tick)
