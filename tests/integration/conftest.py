@@ -8,5 +8,15 @@ from tests.labs.first_copy import quick_lab
 from tests.labs.in_process import without_spark
 from tests.labs.leaf import make_leaf
 from tests.labs.mixed import make_mixed
+from tests.labs.sets import make_places, make_sets
 
-__all__ = ["make_chain", "make_combined", "make_leaf", "make_mixed", "quick_lab", "without_spark"]
+__all__ = [
+    "make_chain",
+    "make_combined",
+    "make_leaf",
+    "make_mixed",
+    "make_places",
+    "make_sets",
+    "quick_lab",
+    "without_spark",
+]
