@@ -432,6 +432,7 @@ def test_shards_that_are_written_to_are_divided_anew(
             leave(lab, life, place, place)
 
 
+@pytest.mark.draw("filters")
 def test_shards_that_have_rows_of_several(make_sets: MakeSets, compare_here: Any) -> None:
     """Two databases become three: each new one has a share of both, told apart by conditions."""
     lab = make_sets()
