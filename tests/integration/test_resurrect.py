@@ -13,6 +13,7 @@ import pytest
 
 from tests.fixtures.wait import until
 from tests.integration.test_dead_subsets import allow
+from tests.labs.backup import Backup
 from tests.labs.chain import Chain, Node, make_chain
 from tests.labs.five import require_same_queue
 from tests.labs.in_process import without_spark
@@ -26,6 +27,7 @@ from vedur.errors import StateError, UsageError
 from vedur.failpoint import POINTS, set_hook
 from vedur.ops.compare import CompareOptions, compare
 from vedur.ops.drop_node import drop_node
+from vedur.ops.rejoin.run import RejoinOptions, rejoin
 from vedur.ops.resurrect.run import Resurrected, ResurrectOptions, resurrect
 from vedur.sql import query
 
@@ -197,7 +199,7 @@ def test_what_is_refused(make_chain: MakeChain) -> None:
         with killed_at("resurrect.saved"):
             run(old)
         for _ in range(2):
-            with pytest.raises(StateError, match=f'root "n2" no longer has tick {first}'):
+            with pytest.raises(StateError, match=f'root "n2" no longer has tick {first}, nor'):
                 run(old)
             # the node must be made anew: what its queue alone has must outlive that
             assert kept(old) == LOST
@@ -205,6 +207,101 @@ def test_what_is_refused(make_chain: MakeChain) -> None:
         life.stop("n1")
         old.db.execute("select pgq_node.drop_node(%s, 'n1')", [QUEUE])
         assert kept(old) == LOST
+
+
+def rest(chain: Chain) -> None:
+    """Nobody has a connection that a restore would cut."""
+    for node in chain.nodes:
+        node.worker._close_connections(doubtful=True)
+
+
+@pytest.mark.usefixtures("without_spark")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("case", ["fewer ticks", "more ticks", "no common tick"])
+def test_a_root_that_was_restored_keeps_what_it_has_written_since(
+    make_chain: MakeChain, case: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its own ticks have numbers that other nodes know as those of other ticks."""
+    chain = make_chain(3)
+    chain.table("public.t", "create table t (id int primary key, v text)")
+    chain.table("public.u", "create table u (id int primary key, v text)")
+    chain.root.execute("insert into u values (1, 'all')")
+    chain.catch_up()
+    old = chain["n1"]
+    rest(chain)
+    backup, before = Backup(old, old.db), int(old.db.value("select max(tick_id) from pgq.tick"))
+    for number in (10, 11, 12):
+        chain.root.execute("insert into t values (%s, 'forgotten')", [number])
+        chain.tick()
+        chain.catch_up()
+    rest(chain)
+    backup.restore()
+    old.db.execute("insert into t values (20, 'only here')")
+    chain.tick()
+    for _ in range(0 if case == "fewer ticks" else 9):
+        chain.tick()
+    old.db.execute("insert into t values (21, 'only here')")
+    with replaced(chain) as life:
+        first = int(chain["n2"].db.value("select max(first_tick) from vedur.reign"))
+        reached = int(old.db.value("select max(tick_id) from pgq.tick"))
+        assert before < first
+        assert (reached < first) is (case == "fewer ticks")
+        mine = [("I", {"id": 20, "v": "only here"}), ("I", {"id": 21, "v": "only here"})]
+        assert run(old, dry_run=True).lost == {"public.t": 2}
+        if case == "no common tick":
+            chain["n2"].db.execute("delete from pgq.tick where tick_id <= %s", [before])
+            with pytest.raises(StateError, match="all that are there, are kept now"):
+                run(old)
+            newest = list(get_lost_events(old.db, QUEUE))[-2:]
+            assert [_short(e.ev_type, e.ev_data) for e in newest] == mine
+            return
+        done = run(old, keep_rows=True)
+        assert (done.root, done.tick, done.lost) == ("n2", before, {"public.t": 2})
+        assert "This node was set back" in caplog.text
+        assert kept(old) == mine
+        assert until(lambda: (3, "new") in rows(old), PATIENCE), life.errors
+        assert {10, 11, 12} <= {number for number, _ in rows(old)}, "what the backup did not have"
+        assert rows(old, "u") == []
+
+
+@pytest.mark.usefixtures("without_spark")
+@pytest.mark.timeout(600)
+def test_a_new_root_that_was_restored_does_not_know_that_it_is_root(make_chain: MakeChain) -> None:
+    """Everybody names the one way out, and it works."""
+    chain = make_chain(2, leaf=False)
+    chain.table("public.t", "create table t (id int primary key, v text)")
+    chain.root.execute("insert into t values (1, 'all')")
+    chain.catch_up()
+    n1, n2 = chain["n1"], chain["n2"]
+    rest(chain)
+    backup = Backup(n2, n2.db)
+    with alive(chain):
+        move(chain, "n1", "n2", timeout=PATIENCE)
+        n2.db.execute("insert into t values (2, 'new')")
+        assert until(lambda: (2, "new") in rows(n1), PATIENCE)
+    rest(chain)
+    backup.restore()
+    said = r'node "n2" is root since .* takeover n2 --dead-root --node=NODE .*"resurrect" on it'
+    n1.renew()
+    with pytest.raises(StateError, match='run "rejoin" on this node, it says what'):
+        n1.worker.work()
+    for node in chain.nodes:
+        with pytest.raises(StateError, match=said), node.session() as session:
+            rejoin(session, RejoinOptions())
+        with pytest.raises(StateError, match=said):
+            run(node)
+    chain.nodes.remove(n2)
+    allow(n2, False)
+    with alive(chain) as life:
+        move(chain, "n2", "n1", dead_root=True, timeout=PATIENCE)
+        n1.db.execute("insert into t values (3, 'newest')")
+        allow(n2, True)
+        chain.nodes.append(n2)
+        life.start(n2)
+        assert run(n2, keep_rows=True).root == "n1"
+        want = [(1, "all"), (2, "new"), (3, "newest")]
+        assert until(lambda: rows(n2) == want, PATIENCE), life.errors
+        assert (roots(chain), graves(chain)) == (["n1"], {"n1": [], "n2": []})
 
 
 GRAVES = "select consumer_name from pgq.get_consumer_info(%s) where consumer_name like '%%grave%%'"

@@ -84,10 +84,26 @@ def match_reigns(mine: Reigns, theirs: Reigns, position: int) -> Match:
     return Match.BEHIND if any(r.epoch == there.epoch for r in mine) else Match.FORKED
 
 
+def explain_forgotten(name: str, mine: Reigns, theirs: Reigns) -> str:
+    """Return what to do with a node that others follow as root and that does not know it, because
+    it was restored from a backup of before; empty where that is not so."""
+    newest = last_reign(theirs)
+    if newest is None or newest.root != name or any(r.epoch == newest.epoch for r in mine):
+        return ""
+    return (
+        f'node "{name}" is root since tick {newest.first_tick}, and does not know it: it was '
+        "restored from a backup of before; nothing is changed: stop its server, run takeover "
+        f"{name} --dead-root --node=NODE with a branch that has gone further, start it, and run "
+        '"resurrect" on it'
+    )
+
+
 def explain(match: Match, mine: Reigns, theirs: Reigns, position: int, provider: str) -> OtherEpoch:
     """Make the error that says what does not fit, and what to do."""
     here, there = last_reign(mine), last_reign(theirs)
     assert here is not None and there is not None
+    if match is Match.BEHIND and (forgotten := explain_forgotten(provider, theirs, mine)):
+        return OtherEpoch(f"{OTHER}: {forgotten}")
     if match is Match.BEHIND:
         return OtherEpoch(
             f'{OTHER}: provider "{provider}" follows root "{there.root}" (epoch {there.epoch}), '

@@ -218,6 +218,8 @@ def _way_out(error: str) -> str:
     """Name the command that mends what stops a worker."""
     if is_lost(error):
         return '"vedur INI rejoin" on this node says what it would do, "rejoin --apply" does it'
+    if is_other_epoch(error) and "does not know it" in error:
+        return "the error says it: the root was restored from a backup of before it was root"
     if is_other_epoch(error):
         return (
             "see docs/how-to/failover.md: change-provider to the new root for a node that is "

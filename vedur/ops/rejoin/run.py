@@ -27,10 +27,18 @@ from typing import TYPE_CHECKING, Any
 
 from vedur.catalog.rejoin import get_rejoin_tables
 from vedur.catalog.tables import TableInfo
-from vedur.errors import ConnectError, DatabaseError, StateError, VedurError
+from vedur.errors import ConnectError, DatabaseError, OtherEpoch, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.log import mask
-from vedur.node.epoch import Match, explain, match_reigns, read_reigns, replace_reigns
+from vedur.node.epoch import (
+    OTHER,
+    Match,
+    explain,
+    explain_forgotten,
+    match_reigns,
+    read_reigns,
+    replace_reigns,
+)
 from vedur.node.fresh_tick import fresh_tick
 from vedur.node.info import NodeInfo, NodeType, get_node_info, get_subscriber_info, has_schema
 from vedur.node.moment import as_they_are
@@ -210,6 +218,8 @@ def _found_elsewhere(node: RejoiningNode, found: Found, options: RejoinOptions) 
 def _require_reign(node: RejoiningNode) -> None:
     """Refuse a provider that was deposed: the node would follow it out of the set."""
     mine, theirs = (read_reigns(db, node.queue) for db in (node.db, node.provider))
+    if forgotten := explain_forgotten(node.info.node_name or "", mine, theirs):
+        raise OtherEpoch(f"{OTHER}: {forgotten}")
     position = int(node.info.worker_last_tick or 0)
     match = match_reigns(mine, theirs, position)
     # the queue of a branch holds what is lost: resurrect keeps it

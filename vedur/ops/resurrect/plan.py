@@ -10,7 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vedur.errors import StateError
-from vedur.node.epoch import Reign, ReignKind, Reigns, last_reign, next_reign
+from vedur.node.epoch import (
+    Reign,
+    ReignKind,
+    Reigns,
+    explain_forgotten,
+    last_reign,
+    next_reign,
+)
 from vedur.node.plan import Member, Members
 
 
@@ -45,7 +52,7 @@ def find_successor(
         )
     newest = max((last_reign(histories[name]) for name in forks), key=_serial)
     assert newest is not None
-    _require_root(newest, members)
+    _require_root(newest, members, {**histories, local.name: mine})
     tick = min(fork.tick for fork in forks.values())
     if local.type == "branch" and local.tick is not None and local.tick <= tick:
         return None  # it has gone no further than the new root: it just reads on
@@ -88,12 +95,14 @@ def _serial(reign: Reign | None) -> int:
     return reign.serial if reign is not None else 0
 
 
-def _require_root(reign: Reign, members: Members) -> None:
+def _require_root(reign: Reign, members: Members, histories: Mapping[str, Reigns]) -> None:
     root = members.get(reign.root)
     if root is None:
         raise StateError(f'the root is node "{reign.root}", which this node does not know')
     if not root.answers:
         raise StateError(f'the root "{root.name}" does not answer ({root.failure})')
+    if forgotten := explain_forgotten(root.name, histories.get(root.name, ()), [reign]):
+        raise StateError(forgotten)
     if not root.is_root:
         raise StateError(
             f'node "{root.name}" is a {root.type}, although its reign is the last one: run the '

@@ -1,7 +1,8 @@
 """resurrect: a root that was replaced while it was away comes back as a branch of the new one.
 
-What it wrote behind the tick at which the other took over is on no other node. It is kept, readable
-and exportable (`lost-events`), and taken out of queue and tables; no table is copied anew.
+What it wrote behind the tick at which the other took over is on no other node; after a restore from
+a backup that is an earlier tick (`common.py`). It is kept, readable and exportable (`lost-events`),
+and taken out of queue and tables; no table is copied anew.
 
 Steps, each idempotent; what is done is read from the nodes, so that the same command goes on where
 it was killed:
@@ -36,14 +37,12 @@ from vedur.db import Database
 from vedur.db.contract import Answer, report
 from vedur.errors import StateError
 from vedur.failpoint import reach
-from vedur.node.epoch import last_reign, read_reigns, replace_reigns
+from vedur.node.epoch import check_epoch, last_reign, read_reigns, replace_reigns
 from vedur.node.info import NodeType, get_node_info, get_subscriber_info
 from vedur.node.move_lock import try_lock_move, unlock_move
 from vedur.node.position import (
-    AppliedTick,
     complete_tick,
     get_place,
-    get_tick,
     keeps_ticks,
     lock_position,
     wake_worker,
@@ -67,6 +66,7 @@ from vedur.ops.rejoin.tables import (
     take_in_hand,
 )
 from vedur.ops.repair import TableRepair
+from vedur.ops.resurrect.common import CommonTick, find_common_tick, find_safe_tick
 from vedur.ops.resurrect.plan import Successor, find_successor
 from vedur.ops.session import Session
 from vedur.ops.sync_lists import sync_tables
@@ -124,19 +124,20 @@ def resurrect(
         found = _find(session, view)
         if found is None:
             return _go_on(session, view, options, spark, None, {})
-        lost = count_behind(session.db, session.queue, found.tick)
-        _tell(found, lost, options)
+        others = _others(session, view, found)
+        common = find_common_tick(session.db, session.queue, found.tick, others)
+        cut = common.tick.id if common is not None else _safe_tick(session, found, others)
+        lost = count_behind(session.db, session.queue, cut)
+        _tell(found, cut, lost, options)
         if options.dry_run:
-            return Resurrected(found.root, found.tick, lost, False)
-        place = _find_provider(session, view, found)
+            return Resurrected(found.root, cut, lost, False)
         if view.members[view.local].is_root:
             _close(session, options)
-        if place is None:
-            _give_up(session, found)
-        above, tick = place
-        kept = _turn(session, view, found, above, tick, options)
+        if common is None:
+            _give_up(session, found, cut)
+        kept = _turn(session, view, found, common, options)
         log.info("%d event(s) are kept in vedur.lost_event: see lost-events", kept)
-        return _go_on(session, view, options, spark, found.tick, lost)
+        return _go_on(session, view, options, spark, cut, lost)
 
 
 # -- looking --------------------------------------------------------------------------------------
@@ -184,54 +185,61 @@ def _find(session: Session, view: SetView) -> Successor | None:
     return find_successor(view.members[view.local], mine, histories, view.members)
 
 
-def _tell(found: Successor, lost: dict[str, int], options: ResurrectOptions) -> None:
+def _others(session: Session, view: SetView, found: Successor) -> list[tuple[str, Database]]:
+    """Return who may have the common tick: the root, or a branch of it that keeps the gravestone,
+    where the root has moved since."""
+    branches = [m.name for m in view.members.values() if m.answers and m.type == "branch"]
+    names = [name for name in (found.root, *sorted(branches)) if name != view.local]
+    return [
+        (name, view.databases[name])
+        for name in names
+        if _follows(session, view.databases[name], found.root)
+    ]
+
+
+def _safe_tick(session: Session, found: Successor, others: list[tuple[str, Database]]) -> int:
+    """Return the tick behind which all is kept where none is common. Raises for an empty queue."""
+    tick = find_safe_tick(session.db, session.queue, found.tick, others)
+    if tick is None:
+        raise StateError(
+            "the queue of this node has no ticks: it has nothing to keep, and nothing to read on "
+            "from; drop the node and create it again, which copies its tables"
+        )
+    return tick
+
+
+def _tell(found: Successor, cut: int, lost: dict[str, int], options: ResurrectOptions) -> None:
     log.info(
         "Node '%s' is the root now, since tick %s: this node becomes a branch of it",
         found.root,
         found.tick,
     )
+    if cut != found.tick:
+        log.warning(
+            "This node was set back, or its queue was rotated: it is one with the others up to "
+            "tick %s only. What it wrote behind that is kept, also what others may have",
+            cut,
+        )
     for about, count in lost.items():
-        log.warning("%s: %d event(s) reached no other node", about, count)
+        others = "reached no other node" if cut == found.tick else "are kept"
+        log.warning("%s: %d event(s) %s", about, count, others)
     if options.dry_run:
         log.info("Nothing is changed: run it without --dry-run")
 
 
-def _find_provider(
-    session: Session, view: SetView, found: Successor
-) -> tuple[str, AppliedTick] | None:
-    """Find who still has the common tick: the root, or a branch of it that keeps the gravestone,
-    where the root has moved since. None where nobody has; raises where this node has not."""
-    queue = session.queue
-    here = get_tick(session.db, queue, found.tick, found.root)
-    if here is None:
-        raise StateError(
-            f"this node no longer has tick {found.tick}, up to which it is one with the root: what "
-            "only it has cannot be told from the rest; nothing is changed; drop the node and "
-            "create it again, which copies its tables"
-        )
-    branches = [m.name for m in view.members.values() if m.answers and m.type == "branch"]
-    for name in (found.root, *sorted(branches)):
-        db = view.databases[name]
-        tick = get_tick(db, queue, found.tick, name) if name != view.local else None
-        if tick is None or not _follows(session, db, found.root):
-            continue
-        if here.time == tick.time:
-            return name, tick
-    return None
-
-
-def _give_up(session: Session, found: Successor) -> NoReturn:
-    """Keep what only this node has, and raise: nobody has the tick from which on it would read, so
+def _give_up(session: Session, found: Successor, cut: int) -> NoReturn:
+    """Keep what only this node has, and raise: nobody has a tick from which on it would read, so
     that it must be made anew, and its queue goes with it."""
     db, queue, info = session.db, session.queue, session.require_node()
     with db.transaction():
         lock_position(db, queue, info.worker_name or "")
-        kept = keep_lost_events(db, queue, found.tick, found.epoch)
+        kept = keep_lost_events(db, queue, cut, found.epoch)
     reach("resurrect.saved")
+    what = "that only this node had" if cut == found.tick else "of its queue, all that are there,"
     raise StateError(
-        f'root "{found.root}" no longer has tick {found.tick}, from which on this node would have '
-        f"to read; {kept} event(s) that only this node had are kept now (lost-events), and stay "
-        "when it is dropped: drop the node and create it again, which copies its tables"
+        f'root "{found.root}" no longer has tick {found.tick}, nor an earlier one, from which on '
+        f"this node would have to read; {kept} event(s) {what} are kept now (lost-events), and "
+        "stay when it is dropped: drop the node and create it again, which copies its tables"
     )
 
 
@@ -259,17 +267,17 @@ def _turn(
     session: Session,
     view: SetView,
     found: Successor,
-    above: str,
-    tick: AppliedTick,
+    common: CommonTick,
     options: ResurrectOptions,
 ) -> int:
-    """Step 3: the node stands at the common tick, as a branch of `above`; how many events are
-    kept."""
+    """Step 3: the node stands at the common tick, as a branch of the node that has it, too; how
+    many events are kept."""
     db, queue, info = session.db, session.queue, session.require_node()
+    above, tick = common.node, common.tick
     new, worker = view.databases[above], info.worker_name or ""
     with db.transaction():
         lock_position(db, queue, worker)
-        kept = keep_lost_events(db, queue, found.tick, found.epoch)
+        kept = keep_lost_events(db, queue, tick.id, found.epoch)
         _change_provider(db, queue, view, above, worker)
         _forget_takeover(db, queue)
         reach("resurrect.kept")
@@ -394,6 +402,8 @@ def _go_on(
         else:
             log.info("Nothing to do: node '%s' reads from '%s'", view.local, root)
         return Resurrected(root, None, lost, not options.dry_run)
+    above = view.databases[root]
+    check_epoch(session.db, above, session.queue, int(info.worker_last_tick or 0), root)
     _subscribe(session, view, root)
     done, copied, left = _repair(session, options, spark)
     reach("resurrect.finished")

@@ -40,6 +40,33 @@ limit %s
 -- An operator has done with them.
 delete from vedur.lost_event where queue_name = %s
 
+-- name: ticks_before
+-- Ticks of a queue up to one of them, the newest first.
+select t.tick_id, t.tick_time, t.tick_event_seq
+from pgq.tick t
+join pgq.queue q on q.queue_id = t.tick_queue
+where q.queue_name = %s and t.tick_id <= %s
+order by t.tick_id desc
+limit %s
+
+-- name: same_ticks
+-- The newest of some ticks that another node has written down, too, if there is one: number, time and event number are the same.
+select t.tick_id, t.tick_time, t.tick_event_seq, t.tick_snapshot::text as tick_snapshot
+from pgq.tick t
+join pgq.queue q on q.queue_id = t.tick_queue
+join unnest(%s::bigint[], %s::timestamptz[], %s::bigint[]) as w (id, at, event_seq)
+    on w.id = t.tick_id and w.at = t.tick_time and w.event_seq = t.tick_event_seq
+where q.queue_name = %s
+order by t.tick_id desc
+limit 1
+
+-- name: oldest_tick
+-- The oldest tick of a queue.
+select min(t.tick_id)
+from pgq.tick t
+join pgq.queue q on q.queue_id = t.tick_queue
+where q.queue_name = %s
+
 -- name: close
 -- Close the queue of a deposed root for writers and ticker; and the transaction that does it.
 select pg_catalog.txid_current() as txid, d.ret_code, d.ret_note
