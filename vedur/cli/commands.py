@@ -645,9 +645,8 @@ COMMANDS: tuple[Command, ...] = (
                 "mask it from now on",
             ),
             (
-                "dst.ini change-handler shop.users --handler=shard --handler-arg=key=id "
-                "--handler-arg=shard_nr=0 --handler-arg=shard_count=4",
-                "its share of four",
+                "dst.ini change-handler shop.users --handler=londiste",
+                "all rows, where it was a shard",
             ),
         ),
         side="admin",
