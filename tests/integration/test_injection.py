@@ -209,7 +209,7 @@ COMMANDS = [
     ["leaf", "change-handler", "t", "--handler={}"],
     ["leaf", "change-handler", "t", "--handler=londiste", "--handler-arg={}"],
     ["leaf", "change-handler", "t", "--transform={}"],
-    ["leaf", "change-handler", "t", "--handler=nop", "--max-wait={}"],
+    ["leaf", "change-handler", "t", "--handler=nop", "--dry-run", "--max-wait={}"],
     ["leaf", "add-table", "t", "--on-error={}"],
     ["leaf", "add-table", "t", "--max-parallel-copy={}"],
     ["leaf", "change-table", "{}", "--on-error=stop"],
