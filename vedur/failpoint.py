@@ -17,7 +17,7 @@ POINTS: dict[str, tuple[str, ...]] = {
     "batch": ("taken", "staged", "merged", "committed", "finished"),
     # worker/stage_ahead.py: the range behind it, staged meanwhile
     "ahead": ("begun", "taken"),
-    # worker/first_copy/context.py: a step of a first copy begins (steps.py there)
+    # worker/first_copy/context.py: a step of a first copy begins (`Step` there)
     "copy": (
         "register",
         "snapshot",
@@ -45,7 +45,7 @@ POINTS: dict[str, tuple[str, ...]] = {
         # worker/first_copy/places.py: a node to copy from
         "found",
     ),
-    # worker/script.py: a script of the set on a leaf
+    # worker/system_events.py: a script of the set on a leaf
     "script": ("started", "run", "finished"),
     # node/moment.py: both nodes at one moment, for compare and repair
     "moment": ("awaited", "begun", "exported", "held", "ticked", "reached", "let_go"),
@@ -58,7 +58,7 @@ POINTS: dict[str, tuple[str, ...]] = {
     "skip": ("checked", "asked"),
     "quarantine": ("written", "applied", "released"),
     "ticker": ("ticked", "operated"),
-    # worker/provider.py: the consumer is moved to the tick that a node has applied
+    # worker/roles/leaf.py: the consumer is moved to the tick that a node has applied
     "position": ("moved",),
     # ops/rejoin/run.py: this node's position, the consumer's, then table by table
     "rejoin": ("planned", "placed", "moved", "applied", "repaired"),

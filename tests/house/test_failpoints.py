@@ -8,7 +8,7 @@ from pathlib import Path
 
 import vedur
 from vedur.failpoint import NAMES
-from vedur.worker.first_copy.steps import Step
+from vedur.worker.first_copy.context import Step
 
 PACKAGE = Path(vedur.__file__).parent
 REACH = re.compile(r'\breach\((f?)"([^"]+)"\)')

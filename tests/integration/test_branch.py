@@ -108,7 +108,7 @@ def test_late_transactions_truncates_and_scripts(make_chain: MakeChain, limit: i
 def test_a_giant_tick_in_many_slices(
     make_chain: MakeChain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vedur.queue.batch_size.EVENTS_PER_SLICE", 50)
+    monkeypatch.setattr("vedur.queue.batches.EVENTS_PER_SLICE", 50)
     chain = make_chain(3)
     chain.table("public.t", TABLE)
     for node in chain.followers:

@@ -15,7 +15,7 @@ from tests.fixtures.examples import examples
 from tests.integration.test_branch import script
 from tests.integration.test_replay_histories import OPS, TABLES, Session
 from tests.labs.chain import Chain
-from vedur.queue import batch_size, ranges
+from vedur.queue import batches
 from vedur.worker import stage_ahead
 
 pytestmark = [
@@ -43,8 +43,8 @@ GIANT = (
 def test_a_branch_equals_the_root(
     make_chain: Callable[..., Chain], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_size, "EVENTS_PER_SLICE", 3)
-    monkeypatch.setattr(ranges, "DENSE_ROWS", 0)
+    monkeypatch.setattr(batches, "EVENTS_PER_SLICE", 3)
+    monkeypatch.setattr(batches, "DENSE_ROWS", 0)
     monkeypatch.setattr(stage_ahead, "PREFETCH_EVENTS", 2)
     chain = make_chain(4)
     for name, ddl in TABLES.items():

@@ -189,8 +189,7 @@ def test_an_error_on_one_connection_ends_the_others(
 def test_jobs_end_with_the_one_who_asked(
     spark: Any, path: str, two: tuple[vdb.Database, vdb.Database]
 ) -> None:
-    from vedur.pipeline.compare.shared_session import _say
-    from vedur.pipeline.compare.shared_session_json import pair_to_json
+    from vedur.pipeline.compare.shared_session import _say, pair_to_json
 
     tracker = spark.sparkContext.statusTracker()
     before = set(tracker.getActiveJobsIds())
@@ -235,7 +234,7 @@ def test_a_comparison_goes_on_without_the_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     started: list[object] = []
-    choice = "vedur.pipeline.compare.session_choice"
+    choice = "vedur.pipeline.compare.shared_session"
     start = lambda _settings: started.append(spark) or spark  # noqa: E731
     monkeypatch.setattr(f"{choice}.start_spark", start)
     monkeypatch.setattr(f"{choice}.end_spark", lambda _spark: None)

@@ -21,8 +21,7 @@ from vedur.config import LondisteSettings
 from vedur.errors import StateError
 from vedur.names import quote_ident
 from vedur.ops.change_filter import ChangeFilter, change_filter
-from vedur.ops.compare import CompareOptions, compare
-from vedur.ops.compare_result import CompareResult, Status
+from vedur.ops.compare import CompareOptions, CompareResult, Status, compare
 from vedur.ops.quarantine import replay as quarantine_replay
 from vedur.ops.quarantine.entries import Choice
 from vedur.ops.repair import RepairOptions, repair

@@ -12,7 +12,7 @@ import pytest
 
 from tests.labs.first_copy import DEADLINE, Lab
 from vedur import db as vdb
-from vedur.worker.first_copy.steps import Step
+from vedur.worker.first_copy.context import Step
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 

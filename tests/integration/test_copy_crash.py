@@ -13,7 +13,7 @@ from tests.labs.first_copy import Lab
 from vedur import db as vdb
 from vedur.errors import ConnectError
 from vedur.pipeline.copy import SparkLoader
-from vedur.worker.first_copy.steps import Step
+from vedur.worker.first_copy.context import Step
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 

@@ -15,7 +15,7 @@ from vedur import db as vdb
 from vedur.tables.mapping import TableMap
 from vedur.tables.stages import stage_prefix
 from vedur.worker.first_copy.catch_up import CatchUp
-from vedur.worker.first_copy.steps import Step
+from vedur.worker.first_copy.context import Step
 
 pytestmark = [pytest.mark.spark]
 

@@ -19,7 +19,7 @@ from vedur import failpoint
 from vedur.catalog.tables import change_table_attr
 from vedur.pipeline.copy import SparkLoader
 from vedur.pipeline.replay.stage import SparkReplay
-from vedur.worker.first_copy.steps import Step
+from vedur.worker.first_copy.context import Step
 
 pytestmark = [pytest.mark.timeout(400)]
 

@@ -13,7 +13,7 @@ from vedur import db as vdb
 from vedur.db.install import install
 from vedur.demo.server import Server
 from vedur.errors import DatabaseError
-from vedur.worker.first_copy.steps import Step
+from vedur.worker.first_copy.context import Step
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

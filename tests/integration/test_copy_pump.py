@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from vedur import db as vdb
-from vedur.db import pump as pump_module
-from vedur.db.copy import copy_all
-from vedur.db.pump import pump
+from vedur.db import copy as copy_module
+from vedur.db.copy import copy_all, pump
 from vedur.errors import ConnectError, DatabaseError, PrivilegeError
 
 IN = "copy t from stdin (format {})"
@@ -19,7 +18,7 @@ IN = "copy t from stdin (format {})"
 
 @pytest.fixture(params=["splice", "libpq"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(pump_module, "_plain", lambda db: request.param == "splice")
+    monkeypatch.setattr(copy_module, "_plain", lambda db: request.param == "splice")
     return str(request.param)
 
 
@@ -38,7 +37,7 @@ def sides(
 
 
 def test_plain_connections_are_recognised(sides: tuple[vdb.Database, vdb.Database]) -> None:
-    assert all(pump_module._plain(db) for db in sides)
+    assert all(copy_module._plain(db) for db in sides)
 
 
 @pytest.mark.parametrize("form", ["binary", "text"])

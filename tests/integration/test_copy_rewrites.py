@@ -15,11 +15,11 @@ import pytest
 
 from tests.labs.first_copy import Lab
 from vedur import db as vdb
-from vedur.db.pump import pump
+from vedur.db.copy import pump
 from vedur.errors import VedurError
 from vedur.pipeline.copy import task
 from vedur.pipeline.copy.shape import changed
-from vedur.worker.first_copy.steps import Step
+from vedur.worker.first_copy.context import Step
 
 pytestmark = [pytest.mark.timeout(400)]
 

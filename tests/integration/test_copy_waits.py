@@ -15,7 +15,7 @@ from tests.labs.pair import QUEUE, call
 from vedur import db as vdb
 from vedur import failpoint
 from vedur.status.snapshot import read_node
-from vedur.worker.first_copy.steps import Step
+from vedur.worker.first_copy.context import Step
 
 pytestmark = [pytest.mark.timeout(400)]
 

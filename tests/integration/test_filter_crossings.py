@@ -17,7 +17,7 @@ from tests.labs.leaf import Leaf
 from tests.labs.pair import QUEUE, call
 from vedur.change.attrs import encode_attrs
 from vedur.pipeline.replay import stage as replay
-from vedur.queue import batch_size as consumer
+from vedur.queue import batches
 
 pytestmark = [
     pytest.mark.hypothesis,
@@ -111,7 +111,7 @@ def test_a_node_has_the_rows_of_its_conditions(
 ) -> None:
     if count > 4:
         monkeypatch.setattr(replay, "run_tasks", run_here)
-    monkeypatch.setattr(consumer, "EVENTS_PER_SLICE", 1)
+    monkeypatch.setattr(batches, "EVENTS_PER_SLICE", 1)
     leaf = _lab(make_leaf, flags)
     if row_by_row:
         leaf.appliers[-1].log_tables |= TABLES.keys()

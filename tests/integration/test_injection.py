@@ -36,7 +36,7 @@ from vedur.pipeline.copy import SparkLoader
 from vedur.pipeline.replay.stage import SparkReplay
 from vedur.pipeline.source.options import OPTIONS
 from vedur.pipeline.source.reader import LimitedStreamReader, QueueSource
-from vedur.tables.condition import written
+from vedur.tables.filter import written
 from vedur.ticker.service import TickerService
 from vedur.worker.batch import BatchRunner
 from vedur.worker.first_copy.context import CopySetup

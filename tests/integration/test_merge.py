@@ -26,7 +26,7 @@ from vedur.ops.resync import resync
 from vedur.ops.session import Session
 from vedur.pipeline.copy import Budget
 from vedur.tables.indexes import NOTHING_GONE, TableDdl
-from vedur.worker.first_copy.steps import Step
+from vedur.worker.first_copy.context import Step
 
 __all__ = ["make_merge"]
 

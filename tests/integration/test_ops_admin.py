@@ -31,7 +31,8 @@ from vedur.errors import (
 )
 from vedur.names import parse_name
 from vedur.node.info import NodeType, get_node_info, get_queue_locations
-from vedur.node.state import set_consumer_completed, set_consumer_error, set_consumer_uptodate
+from vedur.node.position import set_consumer_completed
+from vedur.node.state import set_consumer_error, set_consumer_uptodate
 from vedur.ops import check as check_op
 from vedur.ops import show
 from vedur.ops.add_table import AddTable, add_table

@@ -27,7 +27,7 @@ from vedur.catalog import get_table_list
 from vedur.change.quarantine import Policy
 from vedur.clock import SYSTEM
 from vedur.errors import StateError
-from vedur.node import state as node_state
+from vedur.node.position import register_consumer, set_consumer_completed
 from vedur.ops.change_table import change_table
 from vedur.ops.quarantine import list_errors as ops_errors
 from vedur.ops.quarantine import replay as ops
@@ -85,7 +85,7 @@ def catching(quick_leaf: Callable[..., Leaf]) -> Iterator[Callable[..., Catching
         tick = leaf.root.value("select max(tick_id) from pgq.tick")
         leaf.root.value("select pgq.register_consumer_at(%s, %s, %s)", [QUEUE, CONSUMER, tick])
         provider = leaf.leaf.value("select provider_node from pgq_node.local_state limit 1")
-        node_state.register_consumer(leaf.leaf, QUEUE, CONSUMER, provider, tick)
+        register_consumer(leaf.leaf, QUEUE, CONSUMER, provider, tick)
         call(leaf.leaf, "londiste.local_set_table_state", QUEUE, "public.t", None, "catching-up")
         setup = CopySetup(
             QUEUE, "leaf", leaf.settings.db, retry_sleep=0.05, on_error=Policy(policy)
@@ -177,7 +177,7 @@ def test_an_update_without_a_row_is_named_while_a_table_catches_up(
     leaf.pair.tick()
     tick = leaf.root.value("select max(tick_id) from pgq.tick")
     leaf.root.value("select pgq.register_consumer_at(%s, %s, %s)", [QUEUE, CONSUMER, tick])
-    node_state.set_consumer_completed(leaf.leaf, QUEUE, CONSUMER, tick)
+    set_consumer_completed(leaf.leaf, QUEUE, CONSUMER, tick)
     leaf.root.execute("update t set n = 2 where id = 1")  # the copy had no such row
     lab.work_until(lambda: lab.state() == "ok")
     assert "public.t: 1 update(s) found no row on this node" in caplog.messages

@@ -14,7 +14,7 @@ from vedur import db as vdb
 from vedur.config import LondisteSettings
 from vedur.ops.quarantine.list_errors import errors
 from vedur.ops.session import Session
-from vedur.worker.first_copy.steps import Step
+from vedur.worker.first_copy.context import Step
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 

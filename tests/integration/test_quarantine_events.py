@@ -28,7 +28,7 @@ from vedur.ops.session import Session
 from vedur.pipeline.replay.row_by_row import RowWise
 from vedur.status.snapshot import read_node
 from vedur.status.tree import info_lines
-from vedur.worker.quarantine.consumer import ConsumerQuarantine, Outlook
+from vedur.worker.quarantine import ConsumerQuarantine, Outlook
 
 __all__ = ["quick_leaf"]
 

@@ -21,7 +21,7 @@ from vedur.errors import DatabaseError
 from vedur.ops.change_table import change_table
 from vedur.ops.quarantine import replay as ops
 from vedur.ops.session import Session
-from vedur.queue import batch_size as consumer
+from vedur.queue import batches
 
 __all__ = ["quick_leaf"]
 
@@ -115,7 +115,7 @@ def test_mend_and_replay_on_spark(
 def run_histories(
     leaf: Leaf, monkeypatch: pytest.MonkeyPatch, flags: str | None, count: int
 ) -> None:
-    monkeypatch.setattr(consumer, "EVENTS_PER_SLICE", 1)
+    monkeypatch.setattr(batches, "EVENTS_PER_SLICE", 1)
     for name, ddl in TABLES.items():
         leaf.pair.table(name, ddl, flags=flags)
     leaf.catch_up()

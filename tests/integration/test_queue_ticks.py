@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 
 from vedur.db import Database
-from vedur.queue.batch_size import batch_size, expected_end
-from vedur.queue.batches import get_backlog, get_ticks, get_ticks_ahead, next_batch
+from vedur.queue.batches import (
+    batch_size,
+    expected_end,
+    get_backlog,
+    get_ticks,
+    get_ticks_ahead,
+    next_batch,
+)
 from vedur.sql import query
 
 TICKS = 5_000

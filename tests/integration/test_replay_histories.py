@@ -17,8 +17,7 @@ from tests.oracle import plain
 from vedur.db import Database, connect
 from vedur.errors import DatabaseError
 from vedur.pipeline.replay import stage as replay
-from vedur.queue import batch_size as consumer
-from vedur.queue import ranges
+from vedur.queue import batches
 
 pytestmark = [
     pytest.mark.hypothesis,
@@ -122,7 +121,7 @@ def test_replay_equals_row_by_row(
 ) -> None:
     if count > 4:
         monkeypatch.setattr(replay, "run_tasks", run_here)
-    monkeypatch.setattr(consumer, "EVENTS_PER_SLICE", 1)
+    monkeypatch.setattr(batches, "EVENTS_PER_SLICE", 1)
     leaf = make_leaf("ours")
     oracle = make_db_on(servers.get(15), "bare", autocommit=True)
     for name, ddl in TABLES.items():
@@ -156,7 +155,7 @@ def test_replay_equals_row_by_row(
     ) -> None:
         nonlocal position
         # Cut by transactions, or by places in the event tables: inside of transactions, too.
-        monkeypatch.setattr(ranges, "GIANT_SLICES", 0 if inside else 1 << 40)
+        monkeypatch.setattr(batches, "GIANT_SLICES", 0 if inside else 1 << 40)
         for number, (text, params) in history:
             sessions[number].run(text, params)
         for session in sessions:

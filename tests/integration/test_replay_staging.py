@@ -17,7 +17,7 @@ from vedur.pipeline.replay.merge import TableMerge
 from vedur.pipeline.replay.stage import SparkReplay
 from vedur.pipeline.replay.staged import Part, Staged, StagedTable
 from vedur.pipeline.replay.staging_tables import ensure_stages, load_specs, stage_name
-from vedur.pipeline.spark.connections import link
+from vedur.pipeline.spark.tasks import link
 from vedur.tables.mapping import TableMap
 
 WANTED = [TableMap("public.t", "public.t")]

@@ -85,7 +85,7 @@ def cut_at(monkeypatch: pytest.MonkeyPatch, border: int) -> None:
             dataclasses.replace(total, low=border, also=()),
         ]
 
-    monkeypatch.setattr("vedur.queue.ranges.cut", cut_there)
+    monkeypatch.setattr("vedur.queue.batches.cut", cut_there)
 
 
 def test_an_old_transaction_that_writes_late_across_slices(

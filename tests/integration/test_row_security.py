@@ -15,11 +15,10 @@ from tests.labs.pair import QUEUE
 from vedur import db as vdb
 from vedur.config import LondisteSettings
 from vedur.db.conninfo import with_params
-from vedur.db.pump import pump
+from vedur.db.copy import pump
 from vedur.errors import PrivilegeError
 from vedur.ops import check as check_op
-from vedur.ops.compare import CompareOptions, compare
-from vedur.ops.compare_result import NOT_PROVEN, Status
+from vedur.ops.compare import NOT_PROVEN, CompareOptions, Status, compare
 from vedur.ops.doctor.result import Verdict
 from vedur.ops.doctor.tables import check_tables
 from vedur.ops.session import Session

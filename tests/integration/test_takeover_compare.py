@@ -151,7 +151,7 @@ def test_the_worker_of_the_new_root_lends_its_session(
         raise AssertionError("a session of its own was started")
 
     monkeypatch.setattr(SharedComparer, "checksum", count)
-    monkeypatch.setattr("vedur.pipeline.compare.session_choice.start_spark", refuse)
+    monkeypatch.setattr("vedur.pipeline.compare.shared_session.start_spark", refuse)
     server = SessionServer(spark, socket_path(pidfile), lambda: 4)
     try:
         with alive(chain):

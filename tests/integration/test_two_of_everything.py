@@ -32,7 +32,7 @@ from vedur.ops.repair import RepairOptions, repair
 from vedur.ops.resync import resync
 from vedur.ops.session import Session
 from vedur.ticker.service import TickerService
-from vedur.worker.first_copy.steps import Step
+from vedur.worker.first_copy.context import Step
 
 pytestmark = [pytest.mark.timeout(400)]
 

@@ -20,7 +20,7 @@ from vedur.db import install as installer
 from vedur.db.install import State, inspect, install
 from vedur.errors import StateError
 from vedur.sql import SCHEMAS
-from vedur.worker.first_copy.steps import Step
+from vedur.worker.first_copy.context import Step
 
 pytestmark = [pytest.mark.timeout(400)]
 

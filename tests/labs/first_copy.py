@@ -19,9 +19,8 @@ from vedur.ops.session import Session
 from vedur.pipeline.copy import SparkLoader
 from vedur.pipeline.replay.stage import SparkReplay
 from vedur.worker.batch import BatchRunner
-from vedur.worker.first_copy.context import CopySetup
+from vedur.worker.first_copy.context import CopySetup, Step
 from vedur.worker.first_copy.control import Copying
-from vedur.worker.first_copy.steps import Step
 from vedur.worker.loop import Worker
 
 DEADLINE = 150.0

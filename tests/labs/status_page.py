@@ -18,7 +18,7 @@ from tests.fixtures.pg import Servers, TestServer
 from vedur import db as vdb
 from vedur.config import LondisteSettings
 from vedur.node.info import NodeType
-from vedur.node.state import set_consumer_completed
+from vedur.node.position import set_consumer_completed
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.create_node import create_node, plan_node
 from vedur.ops.processes.web import StatusPage

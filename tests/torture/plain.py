@@ -30,12 +30,12 @@ def carry_here(program: str) -> None:
 
 def _carry_tasks_of_command() -> None:
     from tests.labs.tasks_here import run_here
-    from vedur.pipeline.compare import engine, jobs, progress
+    from vedur.pipeline.compare import engine, jobs
 
     session: Any = importlib.import_module("vedur.pipeline.spark.session")
     session.warm_up = lambda *args: None
     jobs.run_tasks = run_here  # type: ignore[assignment]
-    engine.parallelism = progress.parallelism = lambda _spark: 2
+    engine.parallelism = jobs.parallelism = lambda _spark: 2
 
 
 def _carry_tasks_of_worker() -> None:

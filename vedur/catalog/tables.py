@@ -23,7 +23,7 @@ from vedur.errors import DatabaseError, StateError
 from vedur.handlers.registry import Handled, facts_queries, resolve
 from vedur.names import parse_name
 from vedur.sql import query
-from vedur.tables.columns import Columns, parse_columns
+from vedur.tables.filter import Columns, parse_columns
 from vedur.tables.mapping import TableMap
 
 #: merge_state of a table whose copy is done; `?` is how old versions wrote it.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from vedur.change import jsonrow, sqlfrag, urlenc
 from vedur.change.event import UNREADABLE, Event, EventType, parse_type, unreadable
+from vedur.change.formats import decode_json, decode_sql, decode_urlenc
 from vedur.errors import StateError
 from vedur.names import parse_name, quote_ident
 
@@ -36,10 +36,10 @@ def as_sql(event: Event) -> str:
 def _row(kind: EventType, table: str, data: str) -> str:
     key: Mapping[str, str | None]
     if kind.format == "sql":
-        values, key = sqlfrag.decode(kind.op, data)
+        values, key = decode_sql(kind.op, data)
         row = {**key, **values}
     else:
-        row = urlenc.decode(data) if kind.format == "urlenc" else jsonrow.decode(data)
+        row = decode_urlenc(data) if kind.format == "urlenc" else decode_json(data)
         key = {name: row[name] for name in kind.keys}
     if kind.op == "I":
         names = ", ".join(quote_ident(name) for name in row)

@@ -12,7 +12,7 @@ from vedur.errors import UsageError
 from vedur.ops import check as ops_check
 from vedur.ops import compare as ops_compare
 from vedur.ops import repair as ops_repair
-from vedur.ops.compare_result import MAX_DIFFERENT
+from vedur.ops.compare import MAX_DIFFERENT
 from vedur.ops.rejoin import run as ops_rejoin
 from vedur.ops.session import Session
 

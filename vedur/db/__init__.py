@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
-from vedur.db.database import CopyReader, CopyWriter, Database, Notification, Row, connect
+from vedur.db.database import (
+    CopyReader,
+    CopyWriter,
+    Database,
+    Notification,
+    Row,
+    connect,
+    set_replication_role,
+)
 
-__all__ = ["CopyReader", "CopyWriter", "Database", "Notification", "Row", "connect"]
+__all__ = [
+    "CopyReader",
+    "CopyWriter",
+    "Database",
+    "Notification",
+    "Row",
+    "connect",
+    "set_replication_role",
+]

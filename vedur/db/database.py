@@ -23,6 +23,7 @@ from vedur.db.pooler import require_own_session
 from vedur.db.row_security import explain, is_row_security
 from vedur.db.silence import Connection
 from vedur.errors import ConnectError, DatabaseError, PrivilegeError, first_line
+from vedur.sql import query
 
 log = logging.getLogger(__name__)
 # A pipeline that fails says so twice: by an exception, which we handle, and in the log.
@@ -337,3 +338,30 @@ def connect(
             silent=is_silence(text), shut=_SHUT.search(text) is not None,
         ) from error  # fmt: skip
     return Database(raw, name, connstr)
+
+
+# The session's replication role: whose triggers fire, and whether foreign keys are checked.
+
+#: PostgreSQL 14 has no rights on parameters.
+_REMEDY = (
+    'run "grant set on parameter session_replication_role to" the owner of '
+    "londiste.set_session_replication_role"
+)
+_REMEDY_14 = "own londiste.set_session_replication_role"
+
+
+def set_replication_role(db: Database, role: str) -> None:
+    """Set the session's role until the end of the transaction: replica, local or origin.
+
+    Works for a plain role where the SQL was installed by a superuser, or where the one who
+    installed it was given the parameter. A foreign installation without the function of the
+    contract needs the right itself.
+    """
+    if not db.value(query("db", "has_set_role")):
+        db.query(query("db", "set_role"), [role])
+        return
+    try:
+        db.call("londiste.set_session_replication_role", role, True)
+    except PrivilegeError as error:
+        remedy = _REMEDY_14 if db.server_version < 150000 else _REMEDY
+        raise PrivilegeError(f"{error.message}: as superuser {remedy}", **error.values) from error

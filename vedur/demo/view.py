@@ -22,7 +22,7 @@ from vedur.status.problems import problems
 from vedur.status.snapshot import CopyStatus, NodeStatus
 from vedur.status.tree import by_provider
 from vedur.web import words
-from vedur.worker.first_copy.steps import Step
+from vedur.worker.first_copy.context import Step
 
 #: Seconds over which events a second are counted.
 WINDOW = 5.0

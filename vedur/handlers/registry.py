@@ -42,9 +42,8 @@ from vedur.errors import (
 from vedur.handlers.adapter import adapt
 from vedur.handlers.api import NO_COLUMN, Handler, Scope
 from vedur.handlers.builtin import DEFAULT_HANDLER, HANDLERS
-from vedur.tables.columns import Columns, parse_columns
-from vedur.tables.condition import columns_of
 from vedur.tables.event_function import EventFunction
+from vedur.tables.filter import Columns, columns_of, parse_columns
 from vedur.tables.row_function import RowFunction
 from vedur.threads import current_job
 

@@ -18,7 +18,7 @@ from datetime import datetime
 from enum import Enum
 
 from vedur.db import Database, Row
-from vedur.db.contract import Answer, report
+from vedur.db.contract import Answer, command, report
 from vedur.errors import DatabaseError, LostPosition, StateError
 from vedur.sql import query
 
@@ -278,6 +278,23 @@ def complete_tick(
     row = db.one(query("node", "complete_tick"), said)
     if not silent or row.ret_code >= 300:
         report(Answer(row.ret_code, row.ret_note, row), quiet=True)
+
+
+def set_consumer_completed(db: Database, queue: str, consumer: str, tick: int) -> Answer:
+    """Store the tick that is applied here; belongs in the transaction of the data."""
+    return command(db, "pgq_node.set_consumer_completed", queue, consumer, tick)
+
+
+def register_consumer(
+    db: Database, queue: str, consumer: str, provider: str, tick: int, *, node: str = ""
+) -> Answer:
+    """Keep the position of a consumer on this node."""
+    return command(db, "pgq_node.register_consumer", queue, consumer, provider, tick, node=node)
+
+
+def unregister_consumer(db: Database, queue: str, consumer: str, *, node: str = "") -> Answer:
+    """Forget a consumer's position."""
+    return command(db, "pgq_node.unregister_consumer", queue, consumer, node=node)
 
 
 def forget_position(db: Database, queue: str) -> None:

@@ -1,15 +1,10 @@
-"""Positions, errors and pauses of consumers, and watermarks: what workers and operators set."""
+"""Errors, pauses and providers of consumers, and watermarks: what workers and operators set."""
 
 from __future__ import annotations
 
 from vedur.db import Database
 from vedur.db.contract import Answer, command
 from vedur.sql import query
-
-
-def set_consumer_completed(db: Database, queue: str, consumer: str, tick: int) -> Answer:
-    """Store the tick that is applied here; belongs in the transaction of the data."""
-    return command(db, "pgq_node.set_consumer_completed", queue, consumer, tick)
 
 
 def set_consumer_error(db: Database, queue: str, consumer: str, message: str | None) -> Answer:
@@ -34,18 +29,6 @@ def change_consumer_provider(
 ) -> Answer:
     """Read from another node from now on."""
     return command(db, "pgq_node.change_consumer_provider", queue, consumer, provider, node=node)
-
-
-def register_consumer(
-    db: Database, queue: str, consumer: str, provider: str, tick: int, *, node: str = ""
-) -> Answer:
-    """Keep the position of a consumer on this node."""
-    return command(db, "pgq_node.register_consumer", queue, consumer, provider, tick, node=node)
-
-
-def unregister_consumer(db: Database, queue: str, consumer: str, *, node: str = "") -> Answer:
-    """Forget a consumer's position."""
-    return command(db, "pgq_node.unregister_consumer", queue, consumer, node=node)
 
 
 def set_subscriber_watermark(db: Database, queue: str, subscriber: str, tick: int) -> Answer:

@@ -70,7 +70,7 @@ from vedur.tables.checks import (
     require_condition,
     require_local_columns,
 )
-from vedur.tables.columns import Columns, format_columns, parse_columns
+from vedur.tables.filter import Columns, format_columns, parse_columns
 from vedur.tables.mapping import TableMap
 from vedur.tables.structure import Structure, read_structure
 

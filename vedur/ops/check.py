@@ -16,7 +16,7 @@ from vedur.names import parse_name
 from vedur.ops.choose import choose
 from vedur.ops.session import Session
 from vedur.sql import query
-from vedur.tables.fkeys import ForeignKey, get_table_pending_fkeys
+from vedur.tables.indexes import ForeignKey, get_table_pending_fkeys
 from vedur.tables.partitions import partition_differences, read_partitions
 from vedur.tables.structure import differences, foreign_keys, read_structure
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,7 +17,6 @@ from vedur.node.endpoint import Endpoint
 from vedur.node.info import NodeInfo, NodeType
 from vedur.node.moment import Meet, Moment, Nodes, at_one_moment, meet
 from vedur.ops.choose import choose, is_glob, meant
-from vedur.ops.compare_result import listed
 from vedur.ops.copy_node import CopyNodes
 from vedur.ops.parts import require_own_rows
 from vedur.ops.session import Session
@@ -29,6 +28,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+#: Tables that a line names of each kind.
+_NAMED = 10
 
 
 def make_nodes(
@@ -256,3 +258,9 @@ def warn_waiting(session: Session, table: TableInfo, then: str = "") -> int:
             then,
         )
     return count
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -50,7 +50,13 @@ from vedur.node.info import (
     passes_nothing_on,
 )
 from vedur.node.part import begin_waiting
-from vedur.node.position import AppliedTick, complete_tick, forget_position, keeps_ticks
+from vedur.node.position import (
+    AppliedTick,
+    complete_tick,
+    forget_position,
+    keeps_ticks,
+    set_consumer_completed,
+)
 from vedur.node.setup import create_node as create
 from vedur.node.setup import (
     is_told_to_forget,
@@ -60,7 +66,6 @@ from vedur.node.setup import (
     set_node_attrs,
     unregister_subscriber,
 )
-from vedur.node.state import set_consumer_completed
 from vedur.ops.session import Session
 from vedur.ops.sync_lists import record_sequences, record_tables
 from vedur.sql import query

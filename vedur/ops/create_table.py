@@ -14,8 +14,8 @@ from vedur.script.column_ddl import rename_columns
 from vedur.script.rename import rename_tables
 from vedur.sql import query
 from vedur.tables import ddl
-from vedur.tables.columns import Columns
-from vedur.tables.fkeys import ForeignKey, add_pending_fkey
+from vedur.tables.filter import Columns
+from vedur.tables.indexes import ForeignKey, add_pending_fkey
 from vedur.tables.partitions import create_partitions, read_partitions
 from vedur.tables.structure import Structure, foreign_keys, read_structure
 from vedur.tables.subset import restrict

@@ -27,8 +27,9 @@ from vedur.node.position import (
     get_tick,
     keeps_ticks,
     lock_position,
+    set_consumer_completed,
 )
-from vedur.node.state import hold_back_watermark, set_consumer_completed
+from vedur.node.state import hold_back_watermark
 from vedur.ops.parts import require_unmerged
 from vedur.ops.session import Session
 from vedur.sql import query

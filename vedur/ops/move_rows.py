@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vedur.catalog.tables import TableInfo, hold_at_tick, missing_part, sharing
-from vedur.db import Database
-from vedur.db.role import set_replication_role
+from vedur.db import Database, set_replication_role
 from vedur.errors import StateError
 from vedur.failpoint import reach
 from vedur.node.info import NodeInfo, NodeType
@@ -31,8 +30,7 @@ from vedur.ops.copy_node import CopyNodes
 from vedur.ops.session import Session
 from vedur.pipeline.spark.command_session import end_spark, start_spark
 from vedur.sql import query
-from vedur.tables.columns import source_names
-from vedur.tables.condition import written
+from vedur.tables.filter import source_names, written
 
 if TYPE_CHECKING:
     from vedur.pipeline.compare import Pair

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from vedur.catalog.tables import TableInfo, hold_at_tick
 from vedur.catalog.watch import last_change, mend_changes
-from vedur.db import Database
-from vedur.db.role import set_replication_role
+from vedur.db import Database, set_replication_role
 from vedur.errors import StateError, VedurError
 from vedur.failpoint import reach
 from vedur.handlers.registry import require_handlers, stored_handler

@@ -1,13 +1,16 @@
-"""Ticks and batches of a consumer, as the queue's own functions give them."""
+"""Batches of a consumer: as the queue gives them, how large, and as a source for several tasks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 
+from vedur.change.event import EventRange
 from vedur.change.snapshot import Snapshot
 from vedur.db import Database, Row
-from vedur.queue.slices import Tick
+from vedur.queue.slices import Tick, cut, whole
 from vedur.sql import query
 
 
@@ -103,3 +106,195 @@ def next_batch(
 def finish_batch(db: Database, batch: int) -> None:
     """Close a batch: writes the consumer's new place on the provider, which may forget it."""
     db.execute(query("worker", "finish_batch"), [batch])
+
+
+# -- how much at once; pure -----------------------------------------------------------------------
+
+# A consumer requests a batch of some number of events (`min_count`), and the queue answers with one
+# that ends at a tick: at the newest, if no more than twice the requested size lies before it, else
+# at the first tick that reaches the size. `batch_size` says what to request, `expected_end` where
+# the batch will end: what is staged ahead of its batch is staged up to there.
+
+#: Below this a second task costs more than it brings (a Spark task starts in about 20 ms, decodes
+#: some 60,000 events in a second).
+EVENTS_PER_SLICE = 20_000
+
+#: A large backlog begins with a batch of that share of the limit, and batches grow to twice their
+#: size: until the first one is staged nothing is merged, and merging is quicker than staging.
+FIRST_SHARE = 4
+
+#: Staging ahead costs a job of its own: not worth it for less.
+PREFETCH_EVENTS = 2_000
+
+
+def first_limit(backlog: int, limit: int) -> int:
+    """How many events a batch may have when nothing is staged."""
+    share = limit // FIRST_SHARE
+    # Batches only grow where the next one is staged ahead.
+    return share if backlog > limit and 2 * share >= PREFETCH_EVENTS else limit
+
+
+def next_limit(before: int, limit: int) -> int:
+    """How many events the batch after one of `before` events may have."""
+    return max(1, min(limit, max(limit // FIRST_SHARE, 2 * before)))
+
+
+def merge_count(backlog: int, limit: int) -> int | None:
+    """`min_count` for next_batch_custom, so that a consumer that is behind takes many ticks.
+
+    What is between one limit and two is requested by halves: while the last batch is
+    merged nothing is left to be staged beside it, so it should not be the largest.
+    """
+    count = backlog if backlog <= limit else min(limit, (backlog - 1) // 2)
+    return count if count > 0 else None
+
+
+def count_up_to(reach: int, backlog: int, limit: int) -> int | None:
+    """`min_count` for a consumer that may not pass a tick `reach` events away.
+
+    With less than half of the backlog requested, pgq takes the first tick that is enough, and
+    one that is near enough is. So half of the way is made each time, and none too much.
+    """
+    count = min(reach, (backlog - 1) // 2, limit)
+    return count if count > 0 else None
+
+
+def batch_size(
+    backlog: int,
+    limit: int,
+    *,
+    staged: int | None = None,
+    reach: int | None = None,
+    collect: int = 0,
+    interval: str | None = None,
+) -> tuple[int | None, str | None]:
+    """`min_count` and `min_interval` of the next batch.
+
+    `staged` is the size that makes it the one that is staged; `reach` how many events away the last
+    tick is that it may end at. To `collect` events, or for an `interval`, is waited unless the
+    backlog is large: pgq takes what fulfils either, so a count would end that wait at once, and an
+    interval would make many small batches of a backlog.
+    """
+    if reach is not None:
+        return count_up_to(reach, backlog, limit), None
+    if interval and backlog <= limit:
+        return collect or None, interval
+    count = min(staged or 0, backlog) or merge_count(backlog, first_limit(backlog, limit)) or 0
+    return max(count, collect) or None, None
+
+
+def expected_end(ticks: Sequence[Tick], requested: int) -> Tick | None:
+    """Where the batch after `ticks[0]` will end for a requested size; None if there is none."""
+    if len(ticks) < 2:
+        return None
+    start, newest = ticks[0], ticks[-1]
+    if newest.event_seq - start.event_seq <= 2 * requested:
+        return newest
+    return next(t for t in ticks[1:] if t.event_seq - start.event_seq >= requested)
+
+
+def slice_count(events: int, parallel: int, connections: int) -> int:
+    """One task for a small batch, more for a large one, never more than connections allow."""
+    return max(1, min(parallel, connections, -(-events // EVENTS_PER_SLICE)))
+
+
+# -- a range of ticks as a source that several tasks can read side by side ------------------------
+
+# Ticks say how events spread over transactions, so most ranges are cut by txid (`slices.cut`). A
+# tick that holds most of the range cannot be cut like that: it may be one giant transaction. Then
+# the pieces are stretches of the event tables themselves. These are only ever appended to while
+# someone may read them, and all of the range is there, so no row can be missed or read twice.
+
+#: A tick of that many slices' events is looked at: finding its place costs the provider one more
+#: scan of it by the index, so it should be worth a second task by far.
+GIANT_SLICES = 5
+#: The same for what came late, of which nothing is known without a look: no more than that many
+#: slices' events are counted.
+LATE_SLICES = 2
+#: Events on a page of a stretch that is read without the index; a page holds 20 to 60 of them.
+DENSE_ROWS = 5
+#: More rows than fit on a page of any size: a place in a table as one number.
+_PAGE_ROWS = 1 << 16
+
+
+def late_events(provider: Database, place: Subscription, ticks: Sequence[Tick]) -> int:
+    """Events of transactions that were running at the first tick and have ended since, up to a
+    number that makes them worth a second task.
+
+    A tick knows what events had been written by then, not by whom: those of a transaction that
+    takes longer than a tick are counted in ticks that do not hold them. An UPDATE of 200,000 rows
+    looked like a range of no events, and one task read it all.
+    """
+    late = whole(ticks[0], ticks[-1]).also
+    if not late:
+        return 0
+    text = query("worker", "late_events").format(
+        events=place.events,
+        txids=",".join(map(str, late)),
+        most=LATE_SLICES * EVENTS_PER_SLICE + 1,
+    )
+    return int(provider.value(text))
+
+
+def event_range(
+    provider: Database,
+    place: Subscription,
+    ticks: Sequence[Tick],
+    count: int,
+    also: str = "",
+    late: int = 0,
+) -> EventRange:
+    """The events after the first of `ticks` up to the last, in up to `count` pieces.
+
+    `also` is a further condition on events, as SQL; `late` what `late_events` says.
+    """
+    first, last = ticks[0], ticks[-1]
+    more = f" and {also}" if also else ""
+    conditions: list[str] = []
+    if count > 1 and _lopsided(ticks, count, late):
+        text = query("worker", "event_places")
+        every = whole(first, last)
+        found = provider.one(text.format(events=place.events, slice=every.condition))
+        if found.first is not None and dense(found.first, found.last, found.events):
+            # The index on txids would make every task read the whole transaction.
+            base = every.over("(ev_txid + 0)")
+            conditions = [f"{base} and {c}" for c in stretches(found.first, found.last, count)]
+    if not conditions:
+        conditions = [s.condition for s in cut(first, last, ticks[1:-1], count)]
+    listed = tuple(c + more for c in conditions)
+    return EventRange(place.events, listed, place.sub_id, last.time, last.id)
+
+
+def _lopsided(ticks: Sequence[Tick], count: int, late: int = 0) -> bool:
+    """Does one tick, or what came late, hold more than its share, and much?"""
+    if late > LATE_SLICES * EVENTS_PER_SLICE:
+        return True
+    total = ticks[-1].event_seq - ticks[0].event_seq
+    largest = max(b.event_seq - a.event_seq for a, b in pairwise(ticks))
+    return largest > GIANT_SLICES * EVENTS_PER_SLICE and largest * count > total
+
+
+def dense(first: str, last: str, events: int) -> bool:
+    """Is most of a stretch made of these events? A transaction of hours lies among many others,
+    which would all be read."""
+    pages = (_number(last) - _number(first)) // _PAGE_ROWS + 1
+    return events >= pages * DENSE_ROWS
+
+
+def stretches(first: str, last: str, count: int) -> list[str]:
+    """Conditions on ctid that together hold all from `first` to `last`, both included."""
+    low, high = _number(first), _number(last) + 1
+    borders = sorted({low + (high - low) * step // count for step in range(count + 1)})
+    return [
+        f"ctid >= '{_place(begin)}'::tid and ctid < '{_place(end)}'::tid"
+        for begin, end in pairwise(borders)
+    ]
+
+
+def _number(place: str) -> int:
+    page, row = place.strip("()").split(",")
+    return int(page) * _PAGE_ROWS + int(row)
+
+
+def _place(number: int) -> str:
+    return f"({number // _PAGE_ROWS},{number % _PAGE_ROWS})"

@@ -15,7 +15,7 @@ from vedur.db import Database
 from vedur.errors import DatabaseError, UsageError, first_line
 from vedur.names import QualifiedName
 from vedur.sql import query
-from vedur.tables.condition import Condition, parse_condition
+from vedur.tables.filter import Condition, parse_condition
 from vedur.tables.mapping import TableMap
 from vedur.tables.structure import Structure
 

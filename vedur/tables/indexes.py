@@ -1,9 +1,10 @@
-"""Takes indexes and their constraints away from a table before a load, and brings them back.
+"""Takes indexes, constraints and foreign keys away from a table before a load; brings them back.
 
-What is taken away is first written down as a script (`londiste.table_info.dropped_ddl`) in the
-same transaction, so no crash can lose it. The script is plain SQL, which `remove-table` (ours or
-upstream's) runs as it is; comment lines in it let us run its parts side by side and skip those
-that are there already.
+Indexes and their constraints are first written down as a script
+(`londiste.table_info.dropped_ddl`) in the same transaction, so no crash can lose them. The script
+is plain SQL, which `remove-table` (ours or upstream's) runs as it is; comment lines in it let us
+run its parts side by side and skip those that are there already. Foreign keys are kept by functions
+of the contract, until both of their tables are in sync.
 
 Kept in place: what a partitioned index owns on a partition (its name belongs to the parent),
 indexes of partitioned tables, and anything that other objects depend on.
@@ -18,6 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from vedur.db import Database, Row
+from vedur.db.contract import exec_query
 from vedur.errors import DatabaseError
 from vedur.names import QualifiedName, quote_ident, quote_literal
 from vedur.sql import query
@@ -202,3 +204,46 @@ def finish_parts(db: Database, oid: int, parts: Iterable[Part]) -> None:
     for part in parts:
         if part.kind == "marks" or constraints.get((part.schema, part.name)) is None:
             db.execute(part.text)
+
+
+# -- foreign keys ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ForeignKey:
+    """A foreign key with the statement that makes it."""
+
+    from_table: str
+    to_table: str
+    fkey_name: str
+    fkey_def: str
+
+
+def _from_row(row: Row) -> ForeignKey:
+    return ForeignKey(row.from_table, row.to_table, row.fkey_name, row.fkey_def)
+
+
+def find_table_fkeys(db: Database, table: str) -> list[ForeignKey]:
+    """Foreign keys from and to a table that exist now."""
+    return [_from_row(row) for row in exec_query(db, "londiste.find_table_fkeys", table)]
+
+
+def get_table_pending_fkeys(db: Database, table: str) -> list[ForeignKey]:
+    """Foreign keys from and to a table that wait to come back."""
+    return [_from_row(row) for row in exec_query(db, "londiste.get_table_pending_fkeys", table)]
+
+
+def get_valid_pending_fkeys(db: Database, queue: str) -> list[ForeignKey]:
+    """Foreign keys that can come back now, because both sides are in sync."""
+    return [_from_row(row) for row in exec_query(db, "londiste.get_valid_pending_fkeys", queue)]
+
+
+def add_pending_fkey(db: Database, key: ForeignKey) -> None:
+    """Let the worker make a foreign key once both of its tables are in sync here."""
+    values = [key.from_table, key.to_table, key.fkey_name, key.fkey_def]
+    db.execute(query("catalog", "add_pending_fkey"), values)
+
+
+def drop_table_fkey(db: Database, table: str, name: str) -> None:
+    """Take a foreign key away and remember it."""
+    db.call("londiste.drop_table_fkey", table, name)

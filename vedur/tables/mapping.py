@@ -13,9 +13,8 @@ from vedur.change.event import EventType
 from vedur.change.quarantine import RowKey
 from vedur.change.snapshot import Snapshot
 from vedur.names import QualifiedName, parse_name
-from vedur.tables.columns import Columns, source_names
-from vedur.tables.condition import written
 from vedur.tables.event_function import EventFunction
+from vedur.tables.filter import Columns, source_names, written
 from vedur.tables.row_function import RowFunction
 from vedur.tables.target import Partitions
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from vedur.db import Database
 from vedur.names import QualifiedName
 from vedur.sql import query
-from vedur.tables.columns import Columns
+from vedur.tables.filter import Columns
 
 _LENGTH = re.compile(r"\([^)]*\)")
 _MOMENT = "timestamp without time zone"

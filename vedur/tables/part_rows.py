@@ -15,7 +15,7 @@ from vedur.db import Database
 from vedur.errors import DatabaseError, VedurError
 from vedur.names import parse_name, quote_ident
 from vedur.sql import query
-from vedur.tables.condition import written
+from vedur.tables.filter import written
 
 #: unique_violation and exclusion_violation
 _TAKEN = frozenset(("23505", "23P01"))

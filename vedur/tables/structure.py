@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from vedur.db import Database
 from vedur.names import QualifiedName
 from vedur.sql import query
-from vedur.tables.columns import Columns
-from vedur.tables.fkeys import ForeignKey
+from vedur.tables.filter import Columns
+from vedur.tables.indexes import ForeignKey
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from dataclasses import replace
 
 from vedur.errors import StateError
 from vedur.script.column_ddl import rename_columns
-from vedur.tables.columns import Columns
-from vedur.tables.condition import parse_condition
+from vedur.tables.filter import Columns, parse_condition
 from vedur.tables.structure import ColumnDefinition, Constraint, Definition, Structure
 
 #: Definitions of constraints are read as a part of this statement.

@@ -35,24 +35,35 @@ from vedur.errors import InternalError, LostPosition, StaleStage, StateError
 from vedur.failpoint import reach
 from vedur.node import WorkerState, get_worker_state
 from vedur.node.epoch import check_epoch
-from vedur.node.position import LOST, REMEDY, AppliedTick, complete_tick, keeps_ticks, lock_position
-from vedur.node.state import set_consumer_completed
-from vedur.queue.batch_size import slice_count
-from vedur.queue.batches import Batch, Subscription, finish_batch, get_ticks_ahead
+from vedur.node.position import (
+    LOST,
+    REMEDY,
+    AppliedTick,
+    complete_tick,
+    keeps_ticks,
+    lock_position,
+    set_consumer_completed,
+)
+from vedur.queue.batches import (
+    Batch,
+    Subscription,
+    event_range,
+    finish_batch,
+    get_ticks_ahead,
+    late_events,
+    slice_count,
+)
 from vedur.queue.publish import EndTick, TickRow, read_tick_rows
-from vedur.queue.ranges import event_range, late_events
 from vedur.queue.slices import Tick
 from vedur.sql import query
 from vedur.tables.mapping import TableMap
-from vedur.worker.apply_range import AppliedRange, apply_range
-from vedur.worker.batch_log import BatchLog
+from vedur.worker.apply_range import AppliedRange, Applier, S, apply_range
 from vedur.worker.branch_queue import BranchQueue
 from vedur.worker.combined_queue import CombinedQueue
 from vedur.worker.first_copy.states import MergeState, must_wait, snapshot_is_past
-from vedur.worker.protocol import Applier, S
-from vedur.worker.quarantine.batch import BatchQuarantine
-from vedur.worker.quarantine.consumer import ConsumerQuarantine, Outlook
+from vedur.worker.quarantine import BatchQuarantine, ConsumerQuarantine, Outlook
 from vedur.worker.stage_ahead import StageAhead
+from vedur.worker.stats import BatchLog
 from vedur.worker.system_events import Registers, SystemEvents
 
 log = logging.getLogger(__name__)

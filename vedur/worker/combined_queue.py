@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from vedur.db import Database
 from vedur.failpoint import reach
 from vedur.queue.publish import EndTick, publish_part
-from vedur.worker.protocol import RawRange
+from vedur.worker.apply_range import RawRange
 
 
 @dataclass

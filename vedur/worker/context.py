@@ -11,7 +11,7 @@ from vedur.config import LondisteSettings
 from vedur.daemon import Signals
 from vedur.node import WorkerState
 from vedur.worker.batch import BatchRunner
-from vedur.worker.protocol import CopyControl
+from vedur.worker.first_copy.control import Copying
 
 #: make_runner(provider's connect string, state); what its applier stages is nobody else's business
 MakeRunner = Callable[[str, WorkerState], BatchRunner[Any]]
@@ -32,7 +32,7 @@ class WorkerContext:
     make_runner: MakeRunner
     signals: Signals = field(default_factory=Signals)
     clock: Clock = SYSTEM
-    copies: CopyControl | None = None
+    copies: Copying[Any] | None = None
     reload: Callable[[], LondisteSettings] | None = None
     spark_lost: Callable[[bool], bool] = lambda thorough: False
     spark_log: str | None = None

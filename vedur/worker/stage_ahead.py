@@ -22,11 +22,11 @@ from vedur.change.event import EventRange
 from vedur.db import Database
 from vedur.failpoint import reach
 from vedur.node.endpoint import Endpoint
-from vedur.queue.batch_size import PREFETCH_EVENTS, expected_end, merge_count, next_limit
+from vedur.queue.batches import PREFETCH_EVENTS, expected_end, merge_count, next_limit
 from vedur.queue.slices import Tick
 from vedur.tables.mapping import TableMap
 from vedur.threads import Pool
-from vedur.worker.protocol import Applier, S
+from vedur.worker.apply_range import Applier, S
 
 log = logging.getLogger(__name__)
 

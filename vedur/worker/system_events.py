@@ -10,19 +10,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from vedur.catalog.execute import execute_finish, execute_start, read_local_names
 from vedur.catalog.sequences import global_remove_seq, global_update_seq
 from vedur.catalog.tables import global_add_table, global_remove_table
 from vedur.change.event import Event
 from vedur.config import LondisteSettings
-from vedur.db import Database
+from vedur.db import Database, set_replication_role
 from vedur.db.contract import command
 from vedur.errors import OtherEpoch, RefusedError, StateError
+from vedur.failpoint import reach
 from vedur.node.epoch import OTHER, keeps_epochs, note_reign
 from vedur.node.part import can_combine, follow_part
-from vedur.node.state import set_global_watermark, unregister_consumer
+from vedur.node.position import unregister_consumer
+from vedur.node.state import set_global_watermark
+from vedur.script.attrs import ScriptAttrs
+from vedur.script.on_node import script_here
+from vedur.script.script import known_as
 from vedur.sql import query
 from vedur.worker.branch_queue import BranchQueue
-from vedur.worker.script import run_script
 
 log = logging.getLogger(__name__)
 
@@ -212,3 +217,38 @@ def _number(event: Event) -> int:
         raise StateError(
             event.named(f"bad event in queue: {event.ev_type} has {data!r} for a number")
         ) from None
+
+
+# -- scripts of the set (`execute`) ---------------------------------------------------------------
+
+
+def run_script(db: Database, queue: str, event: Event) -> None:
+    """Replay an EXECUTE event on this node, inside the batch's transaction.
+
+    Statements run one by one in role `local`, so no trigger logs them. Transaction control inside
+    the script is left out: the batch is the transaction. Tables that have another name here are
+    renamed in the parsed statement.
+    """
+    name, script = event.ev_extra1 or "", event.ev_data or ""
+    attrs = ScriptAttrs.parse(event.ev_extra2)
+    name = known_as(name, queue, attrs.values)
+    answer = execute_start(
+        db, queue, name, script, expect_root=False, attrs=event.ev_extra2 or None
+    )
+    if answer.code > 200:
+        return
+    reach("script.started")
+    here = script_here(db, read_local_names(db, queue), script, attrs)
+    if here.fits is None:
+        raise StateError(event.named(f"{name}: SQL only partially matches local setup"))
+    if here.fits:
+        set_replication_role(db, "local")
+        for statement in here.statements:
+            log.debug("%s", statement)
+            db.execute(statement)
+    else:
+        log.info("%s: This SQL does not need to run on this node.", name)
+    reach("script.run")
+    execute_finish(db, queue, name)
+    reach("script.finished")
+    set_replication_role(db, "replica")

@@ -11,7 +11,7 @@ from tests.fixtures.clock import FakeClock
 from vedur import db as vdb
 from vedur.errors import PrivilegeError
 from vedur.queue.batches import Batch
-from vedur.worker.batch_log import BatchLog
+from vedur.worker.stats import BatchLog
 
 
 def test_a_ring_of_two_hundred(db: vdb.Database) -> None:
@@ -58,7 +58,7 @@ def test_a_log_that_cannot_be_written_harms_nothing(
     db: vdb.Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     db.autocommit = True
-    caplog.set_level(logging.DEBUG, "vedur.worker.batch_log")
+    caplog.set_level(logging.DEBUG, "vedur.worker.stats")
     log = BatchLog("q", "w", FakeClock())
     db.execute("alter table vedur.batch_log add constraint no check (events < 5)")
     log.begin()

@@ -8,7 +8,7 @@ import pytest
 
 from vedur.cli.main import main
 from vedur.errors import LaggingError
-from vedur.ops.compare_result import CompareResult, TableResult
+from vedur.ops.compare import CompareResult, TableResult
 
 
 def result(equal: int = 0, different: int = 0, unproven: int = 0, **more: object) -> CompareResult:

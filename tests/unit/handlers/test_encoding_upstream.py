@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.fixtures.examples import examples
 from tests.fixtures.wants import wanting
 from tests.labs.upstream import SYSTEM_PYTHON
-from vedur.change import urlenc
 from vedur.change.copytext import mend, readable
+from vedur.change.formats import decode_urlenc, mended_urlenc
 
 PROGRAM = """
 import json, sys
@@ -57,7 +57,7 @@ def test_the_same_as_upstream(values: list[bytes]) -> None:
     theirs = json.loads(done.stdout)
     assert [mend(value) for value in values] == theirs
     data = "&".join(f"c{at}={quote_plus(value)}" for at, value in enumerate(values))
-    assert list(urlenc.decode(urlenc.mended(data)).values()) == theirs
+    assert list(decode_urlenc(mended_urlenc(data)).values()) == theirs
 
 
 def test_only_rows_of_some_tables_are_mended() -> None:
@@ -69,4 +69,4 @@ def test_only_rows_of_some_tables_are_mended() -> None:
 
 def test_what_is_text_stays_as_it_is() -> None:
     data = "a=gr%c3%bc%c3%9f+x&b&c=%25%zz&d="
-    assert urlenc.mended(data) == data
+    assert mended_urlenc(data) == data

@@ -11,8 +11,7 @@ import pytest
 from tests.fixtures.clock import FakeClock
 from vedur.config import PgqdSettings
 from vedur.errors import ConnectError
-from vedur.ticker.jobs import DatabaseJobs, Job
-from vedur.ticker.service import TickerService
+from vedur.ticker.service import DatabaseJobs, Job, TickerService
 
 
 class Watched(TickerService):

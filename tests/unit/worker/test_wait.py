@@ -12,8 +12,7 @@ from vedur.config import LondisteSettings
 from vedur.daemon import Signals
 from vedur.db import Notification
 from vedur.worker.loop import Worker
-from vedur.worker.provider import Provider
-from vedur.worker.roles.leaf import LeafRole
+from vedur.worker.roles.leaf import LeafRole, Provider
 
 
 class Listener:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from vedur.clock import Clock
 from vedur.config import LondisteSettings
-from vedur.db import Database
+from vedur.db import Database, set_replication_role
 from vedur.db.install import State, inspect
-from vedur.db.role import set_replication_role
 from vedur.errors import DatabaseError
 from vedur.log import mask
 from vedur.node.info import (

@@ -16,7 +16,7 @@ from vedur.catalog.execute import (
     read_local_names,
     refresh_stale_captures,
 )
-from vedur.db.role import set_replication_role
+from vedur.db import set_replication_role
 from vedur.errors import StateError, UsageError
 from vedur.failpoint import reach
 from vedur.ops.session import Session

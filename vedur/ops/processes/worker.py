@@ -253,7 +253,7 @@ class WorkerProcess:
         def make_applier(area: str, provider: str) -> SparkReplay:
             return make_replay(spark, settings, area, provider, parallel=share.replay)
 
-        if isinstance(worker.copies, Copying):
+        if worker.copies is not None:
             worker.copies.reconfigure(setup, loader, make_applier)
         else:
             worker.copies = Copying(setup, loader, make_applier)

@@ -18,8 +18,7 @@ from vedur.catalog.quarantine import end_rows, end_staged
 from vedur.catalog.tables import hold_ready
 from vedur.change.event import Event, EventRange
 from vedur.change.quarantine import FailedEvent, Quarantine, RowKey, is_about_event
-from vedur.db import Database
-from vedur.db.role import set_replication_role
+from vedur.db import Database, set_replication_role
 from vedur.errors import StaleStage, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.handlers.registry import require_handlers
@@ -35,7 +34,7 @@ from vedur.sql import query
 from vedur.tables.mapping import TableMap
 from vedur.tables.stages import held_stage, quarantine_area, stage_prefix
 from vedur.worker.apply_range import AppliedRange, apply_range
-from vedur.worker.quarantine.batch import QuarantinedRows
+from vedur.worker.quarantine import QuarantinedRows
 from vedur.worker.system_events import SystemEvents
 
 if TYPE_CHECKING:

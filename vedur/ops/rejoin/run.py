@@ -49,6 +49,7 @@ from vedur.node.position import (
     get_counter,
     keeps_ticks,
     lock_position,
+    set_consumer_completed,
     wake_worker,
 )
 from vedur.node.setup import (
@@ -58,7 +59,7 @@ from vedur.node.setup import (
     unregister_subscriber,
     untag,
 )
-from vedur.node.state import change_consumer_provider, set_consumer_completed, watermark_of
+from vedur.node.state import change_consumer_provider, watermark_of
 from vedur.ops.compare_tables import make_nodes, pair_at_one_moment, plan_pair
 from vedur.ops.parts import require_unmerged
 from vedur.ops.rejoin.plan import Found, Plan, Way, make_plan, read_found

@@ -9,16 +9,28 @@ shared session of a running worker.
 from __future__ import annotations
 
 from vedur.errors import SessionNotShared
-from vedur.pipeline.compare.columns import Matched, columns_to_compare
-from vedur.pipeline.compare.comparer import Comparer, SparkComparer
 from vedur.pipeline.compare.custom_sql import custom_sql, is_standard
-from vedur.pipeline.compare.differing_rows import Difference, Differences, describe, differing_keys
-from vedur.pipeline.compare.engine import bucket_sums, checksum, custom_checksum, rounded
+from vedur.pipeline.compare.engine import (
+    Comparer,
+    Difference,
+    Differences,
+    SparkComparer,
+    bucket_sums,
+    checksum,
+    custom_checksum,
+    describe,
+    differing_keys,
+    rounded,
+)
 from vedur.pipeline.compare.expected import make_expected_pair, stage_expected
 from vedur.pipeline.compare.model import Buckets, Pair, Side, Sums
-from vedur.pipeline.compare.plan import make_pair, with_pieces_of
-from vedur.pipeline.compare.session_choice import open_comparer
-from vedur.pipeline.compare.shared_session import SessionServer, SharedComparer, socket_path
+from vedur.pipeline.compare.plan import Matched, columns_to_compare, make_pair, with_pieces_of
+from vedur.pipeline.compare.shared_session import (
+    SessionServer,
+    SharedComparer,
+    open_comparer,
+    socket_path,
+)
 
 __all__ = [
     "Buckets",

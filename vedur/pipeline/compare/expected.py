@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING
 from vedur.db import Database, connect
 from vedur.errors import StateError
 from vedur.names import quote_ident
-from vedur.pipeline.compare.jobs import collect, moment
+from vedur.pipeline.compare.jobs import collect, moment, tasks_a_side
 from vedur.pipeline.compare.model import Expected, Pair, Side
 from vedur.pipeline.compare.plan import make_side, slices
-from vedur.pipeline.compare.progress import tasks_a_side
 from vedur.pipeline.copy.handed import HandedRows
 from vedur.pipeline.copy.plan import columns_to_make
 from vedur.sql import query
-from vedur.tables.condition import written
+from vedur.tables.filter import written
 from vedur.tables.mapping import TableMap
 from vedur.tables.match import read_columns, read_keys
 from vedur.tables.stages import held_stage

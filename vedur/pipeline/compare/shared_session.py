@@ -16,29 +16,23 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from io import BufferedRWPair
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import vedur
 from vedur.clock import SYSTEM
+from vedur.config import LondisteSettings
 from vedur.errors import SessionNotShared, VedurError, error_from_json, error_to_json
 from vedur.local_socket import fits, is_mine, listen_at, shut
-from vedur.pipeline.compare.comparer import SparkComparer
-from vedur.pipeline.compare.differing_rows import Differences
-from vedur.pipeline.compare.model import Buckets, Pair, Sums
+from vedur.pipeline.compare.engine import Comparer, Difference, Differences, SparkComparer
+from vedur.pipeline.compare.jobs import Parts, Terminal, watched_by
+from vedur.pipeline.compare.model import Buckets, Pair, Piece, Side, Sums
 from vedur.pipeline.compare.plan import Use, slices
-from vedur.pipeline.compare.progress import Parts, Terminal, watched_by
-from vedur.pipeline.compare.shared_session_json import (
-    buckets_from_json,
-    differences_from_json,
-    pair_from_json,
-    pair_to_json,
-    sums_from_json,
-)
+from vedur.pipeline.spark.command_session import end_spark, start_spark
 from vedur.pipeline.spark.spark_pool import enter_pool
 from vedur.pipeline.spark.tasks import plain
 from vedur.threads import Thread
@@ -304,3 +298,127 @@ def _too_long(pair: Pair, verb: str, more: dict[str, Any]) -> bool:
     if verb == "buckets":
         return any(len(slices(side)) > _BUCKET_SLICES for side in sides)
     return verb == "rows" and more["shown"] > _ROWS
+
+
+# -- questions and answers as JSON ----------------------------------------------------------------
+
+Json = dict[str, Any]
+
+
+def pair_to_json(pair: Pair) -> Json:
+    """All of it, connect strings included: for a socket that nobody else can read."""
+    return asdict(pair)
+
+
+def pair_from_json(said: Json) -> Pair:
+    """The pair again."""
+    sides = {name: _side(said[name]) for name in ("source", "target")}
+    return Pair(**{**_tuples(said), **sides})
+
+
+def _side(said: Json) -> Side:
+    pieces = tuple(Piece(**piece) for piece in said["pieces"])
+    return Side(**{**_tuples(said), "pieces": pieces})
+
+
+def _tuples(said: Json) -> Json:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in said.items()}
+
+
+def sums_from_json(said: Json) -> Sums:
+    """Sums again."""
+    return Sums(**said)
+
+
+def buckets_from_json(said: Json) -> Buckets:
+    """Buckets again."""
+    return Buckets(said["mask"], Sums(**said["source"]), Sums(**said["target"]), tuple(said["bad"]))
+
+
+def differences_from_json(said: Json) -> Differences:
+    """Differences again."""
+    rows = tuple(Difference(r["kind"], r["key"], tuple(r["columns"])) for r in said["rows"])
+    return Differences(said["missing"], said["extra"], said["different"], rows)
+
+
+# -- which session a command gets -----------------------------------------------------------------
+
+T = TypeVar("T")
+
+
+@contextmanager
+def open_comparer(
+    settings: LondisteSettings, spark: SparkSession | None = None, *, own: bool = False
+) -> Iterator[Comparer]:
+    """Yield a comparer in `spark`; without one, in the session that the worker shares or, with
+    `own` or where none is shared, in a session that is started for it."""
+    if spark is not None:
+        yield SparkComparer(spark, settings.max_connections_per_node)
+        return
+    comparer = _AnyComparer(settings, own)
+    try:
+        yield comparer
+    finally:
+        comparer.close()
+
+
+class _AnyComparer:
+    """Uses the shared session of the node's worker, if it runs here; else, or when that ends, a
+    session of its own.
+
+    Its own is started before anything is looked at: no snapshot is to wait for Java.
+    """
+
+    def __init__(self, settings: LondisteSettings, own: bool) -> None:
+        self._settings = settings
+        self._shared: SharedComparer | None = None
+        self._spark: SparkSession | None = None
+        path = "" if own else socket_path(settings.pidfile)
+        try:
+            self._shared = SharedComparer(path, self._limit) if path else None
+        except SessionNotShared as why:
+            log.debug("no shared Spark session at %s: %s", path, why)
+        if self._shared is None:
+            self._spark = start_spark(settings)
+
+    def checksum(self, pair: Pair, *, count_only: bool = False) -> tuple[Sums, Sums]:
+        return self._ask(lambda c: c.checksum(pair, count_only=count_only))
+
+    def buckets(self, pair: Pair) -> Buckets:
+        return self._ask(lambda c: c.buckets(pair))
+
+    def custom(self, pair: Pair, source_sql: str, target_sql: str) -> tuple[dict[str, Any], ...]:
+        return self._ask(lambda c: c.custom(pair, source_sql, target_sql))
+
+    def rows(self, pair: Pair, buckets: Buckets, shown: int) -> Differences:
+        return self._ask(lambda c: c.rows(pair, buckets, shown))
+
+    def expected(self, pair: Pair) -> AbstractContextManager[Pair]:
+        if pair.expected is None:
+            return nullcontext(pair)
+        if self._spark is None:
+            self._spark = start_spark(self._settings)
+        return SparkComparer(self._spark, self._limit).expected(pair)
+
+    def _ask(self, question: Callable[[Comparer], T]) -> T:
+        if self._shared is not None:
+            try:
+                return question(self._shared)
+            except SessionNotShared as why:
+                log.debug("not in the shared Spark session, going on in one of our own: %s", why)
+                self._shared.close()
+                self._shared = None
+        if self._spark is None:
+            self._spark = start_spark(self._settings)
+        return question(SparkComparer(self._spark, self._limit))
+
+    @property
+    def _limit(self) -> int:
+        return self._settings.max_connections_per_node
+
+    def close(self) -> None:
+        """Leave the shared session, end the own one."""
+        if self._shared is not None:
+            self._shared.close()
+        if self._spark is not None:
+            end_spark(self._spark)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from vedur.pipeline.copy.budget import Budget
-from vedur.pipeline.copy.load import SparkLoader, plan_table
+from vedur.pipeline.copy.load import Budget, SparkLoader, plan_table
 from vedur.pipeline.copy.plan import Slice, TableCopy
 
 __all__ = ["Budget", "Slice", "SparkLoader", "TableCopy", "plan_table"]

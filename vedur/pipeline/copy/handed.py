@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from vedur.change.copytext import fields, line, mend
 from vedur.db import Database
-from vedur.db.copy import copy_all, copy_blocks
-from vedur.db.pump import Pumped
+from vedur.db.copy import Pumped, copy_all, copy_blocks
 from vedur.errors import StateError
 from vedur.sql import query
 from vedur.tables.row_function import RowFunction

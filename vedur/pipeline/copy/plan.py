@@ -10,7 +10,7 @@ from typing import Literal
 from vedur.errors import StateError
 from vedur.names import QualifiedName, quote_ident
 from vedur.sql import query
-from vedur.tables.columns import Columns
+from vedur.tables.filter import Columns
 from vedur.tables.match import Column, match_columns, unsteady_values
 from vedur.tables.pages import cut_pages
 from vedur.tables.row_function import RowFunction

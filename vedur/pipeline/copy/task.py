@@ -12,8 +12,8 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from vedur import db as vdb
-from vedur.db.pump import Pumped, pump
-from vedur.db.role import set_replication_role
+from vedur.db import set_replication_role
+from vedur.db.copy import Pumped, pump
 from vedur.errors import StateError, VedurError
 from vedur.names import QualifiedName
 from vedur.pipeline.copy.handed import HandedRows

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vedur.db import Database, connect
-from vedur.db.pump import pump
+from vedur.db.copy import pump
 from vedur.names import quote_ident
-from vedur.pipeline.compare.jobs import collect, moment
+from vedur.pipeline.compare.jobs import collect, moment, tasks_a_side
 from vedur.pipeline.compare.model import Pair
 from vedur.pipeline.compare.plan import slices
-from vedur.pipeline.compare.progress import tasks_a_side
 from vedur.pipeline.repair import RepairTable
 from vedur.sql import query
 from vedur.tables.stages import held_stage

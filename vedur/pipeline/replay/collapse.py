@@ -17,13 +17,12 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
-from vedur.change import jsonrow, urlenc
 from vedur.change.copytext import NULL, escape, in_blocks
 from vedur.change.event import UNREADABLE, Event, EventType, parse_type, unreadable
-from vedur.change.jsonrow import Nested, nested_to_text
+from vedur.change.formats import Nested, nested_to_text, split_json, split_urlenc, unquote
 from vedur.change.net import STEP, WITH_ROW, Kind
 from vedur.pipeline.replay.fast_path.columns import NetChanges, PayloadRow, Piece, Waiting
-from vedur.pipeline.replay.fast_path.pattern import Pattern
+from vedur.pipeline.replay.fast_path.payload import Pattern
 from vedur.pipeline.replay.handled import AT_ONCE, Change, Untouched
 from vedur.pipeline.replay.shape import Shape, make_shape
 from vedur.pipeline.replay.staged import Fault
@@ -65,7 +64,7 @@ class Entry:
     def read_values(self) -> Values:
         """Return the row's values; decodes a payload."""
         if self.payload is not None:
-            return jsonrow.split(self.payload)[1]
+            return split_json(self.payload)[1]
         return self.values or []
 
 
@@ -216,7 +215,7 @@ class TableBuffer:
         elif op is Kind.INSERT or entry.shape is shape:
             entry.values, entry.payload, entry.shape = values, payload, shape
         elif before in WITH_ROW and entry.shape is not None:
-            more = jsonrow.split(payload)[1] if payload is not None else values or []
+            more = split_json(payload)[1] if payload is not None else values or []
             self._widen(entry, entry.shape, more, shape)
         else:
             self.noop += 1
@@ -470,10 +469,10 @@ class Collapser:
     ) -> Shape | None:
         values: Values
         if said.format == "urlenc":
-            names, values = urlenc.split(data)
-            shape = buffer.shape(names, urlenc.unquote)
+            names, values = split_urlenc(data)
+            shape = buffer.shape(names, unquote)
         else:
-            names, values = jsonrow.split(data or "{}")
+            names, values = split_json(data or "{}")
             shape = buffer.shape(names, _same)
             for index, kind in enumerate(shape.nested):
                 if kind and values[index].__class__ is Nested:

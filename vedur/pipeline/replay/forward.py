@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from vedur.db import Database
-from vedur.db.pump import pump
+from vedur.db.copy import pump
 from vedur.sql import query
 
 _SLOTS = (0, 1)

@@ -14,9 +14,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from vedur.change import jsonrow, urlenc
 from vedur.change.event import UNREADABLE, Event, EventType
-from vedur.change.jsonrow import Nested, nested_to_text
+from vedur.change.formats import (
+    Nested,
+    mended_urlenc,
+    nested_to_text,
+    split_json,
+    split_urlenc,
+    unquote,
+)
 from vedur.change.net import Kind
 from vedur.errors import StateError
 from vedur.tables.mapping import TableSpec
@@ -174,9 +180,9 @@ def _decode(data: str, said: EventType, spec: TableSpec) -> tuple[tuple[str, ...
     """Names and values as COPY would have them."""
     if said.format == "urlenc":
         mends = spec.rows is not None and spec.rows.mends
-        encoded, values = urlenc.split(urlenc.mended(data) if mends else data)
-        return tuple(map(urlenc.unquote, encoded)), list(values)
-    names, found = jsonrow.split(data or "{}")
+        encoded, values = split_urlenc(mended_urlenc(data) if mends else data)
+        return tuple(map(unquote, encoded)), list(values)
+    names, found = split_json(data or "{}")
     for at, value in enumerate(found):
         if value.__class__ is Nested:
             column = spec.by_name.get(spec.local(names[at]) or "")

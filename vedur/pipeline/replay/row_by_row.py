@@ -1,6 +1,6 @@
 """Replay of single events, one statement each: for what cannot be expressed as net changes.
 
-The order, and what happens when a statement fails, is in `ordered.py`.
+The order, and what happens when a statement fails, is in `in_order.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vedur.change import jsonrow, sqlfrag, urlenc
 from vedur.change.event import (
     UNREADABLE,
     Event,
@@ -19,7 +18,7 @@ from vedur.change.event import (
     parse_type,
     unreadable,
 )
-from vedur.change.jsonrow import Nested, nested_to_text
+from vedur.change.formats import Nested, decode_json, decode_sql, decode_urlenc, nested_to_text
 from vedur.change.quarantine import RowKey
 from vedur.db import Database
 from vedur.errors import StateError
@@ -363,12 +362,12 @@ class RowWise:
     ) -> tuple[dict[str, str | None], dict[str, str | None]]:
         data = event.ev_data or ""
         if said.format == "sql":
-            return sqlfrag.decode(said.op, data)
+            return decode_sql(said.op, data)
         if said.format == "urlenc":
-            row: dict[str, Any] = urlenc.decode(data)
+            row: dict[str, Any] = decode_urlenc(data)
         else:
             spec = self._spec(event, said)
-            row = {n: _plain(spec, spec.local(n), v) for n, v in jsonrow.decode(data).items()}
+            row = {n: _plain(spec, spec.local(n), v) for n, v in decode_json(data).items()}
         if said.op == "I":
             return row, {}
         try:

@@ -15,7 +15,7 @@ from vedur.db import Database
 from vedur.errors import DatabaseError, StateError
 from vedur.names import parse_name, quote_ident, quote_literal
 from vedur.sql import query
-from vedur.tables.condition import columns_of, written
+from vedur.tables.filter import columns_of, written
 from vedur.tables.mapping import TableMap, TableSpec, TargetColumn
 from vedur.tables.row_function import TableFacts
 from vedur.tables.stages import stage_prefix

@@ -25,7 +25,7 @@ from vedur.pipeline.replay.fast_path.rows import FastReader
 from vedur.pipeline.replay.forward import forward_slice
 from vedur.pipeline.replay.staged import FEW_CHANGES, TOGETHER
 from vedur.pipeline.replay.staging_tables import log_name, stage_name
-from vedur.pipeline.spark.connections import link
+from vedur.pipeline.spark.tasks import link
 from vedur.sql import query
 from vedur.tables.mapping import TableSpec
 

@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from vedur.change import jsonrow, urlenc
 from vedur.change.copytext import fields
 from vedur.change.event import EventType, parse_type
+from vedur.change.formats import decode_json, decode_urlenc
 from vedur.change.snapshot import Snapshot
 from vedur.db import Database
 from vedur.db.copy import copy_rows
@@ -26,7 +26,7 @@ from vedur.errors import StateError
 from vedur.pipeline.source.columns import EVENT_TYPES
 from vedur.pipeline.source.convert import micros, to_arrow
 from vedur.pipeline.source.options import SourceOptions
-from vedur.pipeline.spark.connections import link
+from vedur.pipeline.spark.tasks import link
 from vedur.sql import query
 
 log = logging.getLogger(__name__)
@@ -193,9 +193,9 @@ class SliceReader:
         row: dict[str, Any] = {}
         if said.op != "R":
             if said.format == "json":
-                row = jsonrow.decode(data or "{}")
+                row = decode_json(data or "{}")
             elif said.format == "urlenc":
-                row = urlenc.decode(data or "")
+                row = decode_urlenc(data or "")
             else:
                 raise StateError(
                     f'[ev_id={ev_id}] table "{self.options.table}" is captured by pgq.sqltriga, '

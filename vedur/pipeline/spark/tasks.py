@@ -9,23 +9,36 @@ on any machine. The same calls serve classic Spark and Spark Connect.
 
 Items usually travel inside the function that Spark pickles, so every job is a new plan. A caller
 whose jobs differ from each other in nothing but their items hands in `KeptPlans`: see there.
+
+Task processes live longer than tasks. What they keep, libraries and connections, is at the end.
 """
 
 from __future__ import annotations
 
 import functools
+import gc
+import importlib
 import json
 import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import vedur
-from vedur.errors import InternalError, StateError, VedurError, error_from_json, error_to_json
+from vedur.clock import SYSTEM
+from vedur.db import Database, connect
+from vedur.errors import (
+    DatabaseError,
+    InternalError,
+    StateError,
+    VedurError,
+    error_from_json,
+    error_to_json,
+)
 from vedur.pipeline.spark.spark_pool import enter_pool, is_remote
-from vedur.pipeline.spark.task_process import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -179,7 +192,7 @@ def warm_up(spark: SparkSession) -> None:
 
         try:
             import vedur
-            from vedur.pipeline.spark.task_process import settle
+            from vedur.pipeline.spark.tasks import settle
 
             settle()
             found = vedur.__version__
@@ -271,3 +284,89 @@ def _read_items() -> list[str]:
     assert context is not None
     items: list[str] = json.loads(context.getLocalProperty(_ITEMS) or "[]")
     return items
+
+
+# -- what a task process keeps from one task to the next: libraries and connections ---------------
+
+#: What is in memory after a first batch, a first copy and a comparison. Spark asks for pandas
+#: wherever Arrow data goes through Python, whether pandas is used or not.
+_NEEDED = (
+    "pandas",
+    "pyarrow.compute",
+    "pyarrow.csv",
+    "pyarrow.ipc",
+    "pyarrow.pandas_compat",
+    "pyspark.worker",
+    "vedur.pipeline.compare",
+    "vedur.pipeline.copy.task",
+    "vedur.pipeline.replay.task",
+)
+
+#: A slice is sorted where it is read, 100,000 events take about 30 MB.
+SORT_MEMORY = "64MB"
+
+#: Seconds after which a kept connection that nobody used is closed: a queue that has been stopped,
+#: or reads from another node now, must not keep a database from being dropped.
+IDLE = 300.0
+
+
+@functools.cache
+def settle() -> None:
+    """Load what tasks need; what is there now is never looked at by the collector again.
+
+    Tasks call it too: processes of a cluster's executors are Spark's own, and the first does it.
+    """
+    for name in _NEEDED:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+
+
+class _Kept(NamedTuple):
+    db: Database
+    since: float
+
+
+_kept: dict[tuple[int, str], _Kept] = {}
+
+
+def _alive(db: Database) -> bool:
+    """A server that restarted leaves connections that fail on first use."""
+    if db.closed:
+        return False
+    try:
+        db.value("select 1")
+    except DatabaseError:
+        db.close()
+        return False
+    return True
+
+
+@contextmanager
+def link(connstr: str, name: str, keep: bool) -> Iterator[Database]:
+    """A connection in autocommit mode; after an error, or without `keep`, it is closed."""
+    mark = (os.getpid(), connstr)
+    found = _kept.pop(mark, None)
+    _close_idle()
+    db = found.db if found is not None else None
+    if db is None or not _alive(db):
+        db = connect(connstr, name=name, autocommit=True, application_name="vedur task")
+        # A giant tick is one statement of many minutes, a kept connection is idle for hours.
+        db.without_timeouts().with_memory("work_mem", SORT_MEMORY)
+    try:
+        yield db
+    except BaseException:
+        db.close()
+        raise
+    if keep:
+        _kept[mark] = _Kept(db, SYSTEM.monotonic())
+    else:
+        db.close()
+
+
+def _close_idle() -> None:
+    old = SYSTEM.monotonic() - IDLE
+    for mark in [mark for mark, kept in _kept.items() if kept.since < old]:
+        kept = _kept.pop(mark, None)
+        if kept is not None and mark[0] == os.getpid():
+            kept.db.close()

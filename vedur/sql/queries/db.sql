@@ -1,4 +1,4 @@
--- Statements of the database layer (vedur/db/role.py).
+-- Statements of the database layer (vedur/db/database.py).
 
 -- name: has_set_role
 -- Does the contract's function that sets the replication role exist here?

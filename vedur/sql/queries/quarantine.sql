@@ -1,4 +1,4 @@
--- Statements about stuck events, skips and the quarantine (vedur/catalog/quarantine.py, vedur/worker/quarantine, vedur/ops).
+-- Statements about stuck events, skips and the quarantine (vedur/catalog/quarantine.py, vedur/worker/quarantine.py, vedur/ops).
 
 -- name: available
 -- Does this database have the tables, and may this role work with them?

@@ -21,27 +21,24 @@ from vedur.clock import Clock
 from vedur.errors import CopyAbandoned, CopyStateChanged, StaleStage, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.names import quote_literal
-from vedur.node import state as node_state
 from vedur.node.position import (
     read_position,
     read_worker_position,
     require_newest_tick,
+    set_consumer_completed,
     wake_worker,
 )
-from vedur.queue.batches import Batch, get_subscription, get_ticks, get_ticks_ahead
-from vedur.queue.ranges import event_range
+from vedur.queue.batches import Batch, event_range, get_subscription, get_ticks, get_ticks_ahead
 from vedur.queue.slices import Tick
 from vedur.sql import query
 from vedur.tables.mapping import TableMap
 from vedur.worker.apply_range import AppliedRange, apply_range
-from vedur.worker.first_copy.context import CopySetup, MakeApplier, TableJob
+from vedur.worker.first_copy.context import CopySetup, MakeApplier, Step, TableJob
 from vedur.worker.first_copy.parts import WAIT_REPLAY, restore_structure
 from vedur.worker.first_copy.seats import Seat, Seats
 from vedur.worker.first_copy.states import MergeState, State, snapshot_is_past
-from vedur.worker.first_copy.steps import Step
 from vedur.worker.first_copy.table import forget_consumer, forget_consumer_with
-from vedur.worker.quarantine.batch import BatchQuarantine
-from vedur.worker.quarantine.consumer import ConsumerQuarantine, Outlook
+from vedur.worker.quarantine import BatchQuarantine, ConsumerQuarantine, Outlook
 
 log = logging.getLogger(__name__)
 
@@ -449,7 +446,7 @@ class CatchUpRange(AppliedRange[Any]):
 
     def set_position(self) -> None:
         """Move the position of the copy's own consumer."""
-        node_state.set_consumer_completed(self.db, self.queue, self.consumer, self.batch.tick)
+        set_consumer_completed(self.db, self.queue, self.consumer, self.batch.tick)
         reach("copy.merged")
 
     def committed(self, staged: Any) -> None:

@@ -1,29 +1,71 @@
-"""What the parts of a first copy share: settings, the state of one table's job, protocols."""
+"""What the parts of a first copy share: steps, settings, one table's job, and how far it is."""
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, Protocol, TypeVar
 
 from vedur import db as vdb
 from vedur.catalog import TableInfo, get_table_list
 from vedur.change.quarantine import Policy
+from vedur.clock import Clock
 from vedur.errors import CopyAbandoned, VedurError
 from vedur.failpoint import reach
 from vedur.names import QualifiedName, parse_name
 from vedur.sql import query
 from vedur.tables.mapping import TableMap
 from vedur.threads import Thread
-from vedur.worker.first_copy.steps import Step
-from vedur.worker.protocol import Applier
+from vedur.worker.apply_range import Applier
 
 log = logging.getLogger(__name__)
 
 #: make_applier(name of its own staging area, provider's connect string)
 MakeApplier = Callable[[str, str], Applier[Any]]
+
+
+# -- steps, once: for the log, the progress table and the manual ----------------------------------
+
+
+class Step(IntEnum):
+    """Numbered in the order in which a table goes through them; each may be run again."""
+
+    REGISTER = 1
+    SNAPSHOT = 2
+    IN_COPY = 3
+    STRIP = 4
+    TRUNCATE = 5
+    LOAD = 6
+    REBUILD = 7
+    CATCH_UP = 8
+    HAND_OVER = 9
+    FOREIGN_KEYS = 10
+
+    @property
+    def title(self) -> str:
+        """What an operator reads."""
+        return TITLES[self]
+
+
+TITLES: dict[Step, str] = {
+    Step.REGISTER: "register a consumer that holds the queue",
+    Step.SNAPSHOT: "take the snapshot",
+    Step.IN_COPY: "begin the copy",
+    Step.STRIP: "put foreign keys and indexes aside",
+    Step.TRUNCATE: "empty the table",
+    Step.LOAD: "load",
+    Step.REBUILD: "build indexes",
+    Step.CATCH_UP: "catch up",
+    Step.HAND_OVER: "hand over to the worker",
+    Step.FOREIGN_KEYS: "restore foreign keys",
+}
+
+
+# -- what moves the rows --------------------------------------------------------------------------
 
 
 class Plan(Protocol):
@@ -88,6 +130,9 @@ class Loader(Protocol[PlanT]):
         `snapshot` is the name of the exported snapshot, `visible` what it sees; where it waits for
         its turn and is `given_up`, it raises `CopyAbandoned`.
         """
+
+
+# -- settings, and one table on its way -----------------------------------------------------------
 
 
 class Threads:
@@ -260,3 +305,85 @@ class TableJob:
     def cancelled(self) -> bool:
         """Was it asked to?"""
         return self._cancelled.is_set()
+
+
+# -- progress of a load: a row on the target every second, a line in the log every few ------------
+
+PERIOD = 1.0
+#: A line in the log for so many rows on the target.
+_LOG_EVERY = 3
+
+
+class Progress:
+    """Watches a load in a thread of its own; an error here never disturbs the load."""
+
+    def __init__(self, setup: CopySetup, table: str, plan: Plan, clock: Clock) -> None:
+        self.setup = setup
+        self.table = table
+        self.plan = plan
+        self.clock = clock
+        self._end = threading.Event()
+        self._thread = Thread(target=self._watch, name="vedur-progress", daemon=True)
+
+    def __enter__(self) -> Progress:
+        self._started = self.clock.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._end.set()
+        self._thread.join(timeout=10)
+
+    def finish(self, db: vdb.Database) -> None:
+        """Store the final numbers."""
+        self._store(db)
+
+    def _watch(self) -> None:
+        if self.clock.wait(self._end, PERIOD):
+            return
+        try:
+            with self.setup.connect() as db:
+                for number in itertools.count(1):
+                    if number % _LOG_EVERY:
+                        self._store(db)
+                    else:
+                        self._show(db)
+                    if self.clock.wait(self._end, PERIOD):
+                        return
+        except VedurError as error:
+            log.debug("%s: cannot follow the copy: %s", self.table, error)
+
+    def _store(self, db: vdb.Database) -> tuple[Any, int, int]:
+        totals = db.one(query("copy", "slice_totals"), [self.setup.queue, self.table])
+        running = db.one(query("copy", "running_totals"), [self.plan.task_name])
+        rows = totals.rows_done + running.rows_done
+        size = totals.bytes_done + running.bytes_done
+        row = {
+            "queue_name": self.setup.queue,
+            "table_name": self.table,
+            "slices": totals.slices,
+            "slices_done": totals.slices_done,
+            "rows_estimated": self.plan.rows_estimated,
+            "rows_done": rows,
+            "bytes_estimated": self.plan.bytes_estimated,
+            "bytes_done": size,
+        }
+        db.execute(query("copy", "set_progress"), row)
+        return totals, rows, size
+
+    def _show(self, db: vdb.Database) -> None:
+        totals, rows, size = self._store(db)
+        seconds = max(self.clock.monotonic() - self._started, 0.001)
+        rate = rows / seconds
+        left = self.plan.rows_estimated - rows
+        ending = f", about {left / rate:.0f} s left" if rate and left > 0 else ""
+        log.info(
+            "%s: %d rows, %.1f MB, %.0f rows/s, slice %d of %d%s",
+            self.table,
+            rows,
+            size / 1e6,
+            rate,
+            totals.slices_done,
+            totals.slices,
+            ending,
+        )

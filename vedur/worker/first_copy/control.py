@@ -61,7 +61,7 @@ _SAY_AGAIN = 300.0
 
 
 class Copying(Generic[PlanT]):
-    """All first copies of one node; satisfies `CopyControl`."""
+    """All first copies of one node, as its worker sees them: `WorkerContext.copies`."""
 
     def __init__(
         self,

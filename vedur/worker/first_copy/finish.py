@@ -18,7 +18,7 @@ from vedur.clock import Clock
 from vedur.errors import VedurError
 from vedur.queue.batches import get_ticks
 from vedur.sql import query
-from vedur.tables.fkeys import get_valid_pending_fkeys
+from vedur.tables.indexes import get_valid_pending_fkeys
 from vedur.threads import Thread
 from vedur.worker.first_copy.context import CopySetup
 from vedur.worker.first_copy.states import State, snapshot_is_past

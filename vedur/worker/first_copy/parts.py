@@ -23,12 +23,11 @@ from vedur.change.attrs import MAX_PARALLEL_COPY, MERGE
 from vedur.errors import CopyAbandoned, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.sql import query
-from vedur.tables.condition import written
+from vedur.tables.filter import written
 from vedur.tables.indexes import Part, TableDdl, build_jobs, build_part, finish_parts, parse_script
 from vedur.tables.part_rows import name_conflict, why_untold
 from vedur.threads import Pool
-from vedur.worker.first_copy.context import CopySetup, TableJob
-from vedur.worker.first_copy.steps import Step
+from vedur.worker.first_copy.context import CopySetup, Step, TableJob
 
 #: Roles of a part (`copy_role`).
 WAIT_COPY = "wait-copy"

@@ -25,7 +25,7 @@ from vedur.catalog.tables import (
     sharing,
 )
 from vedur.clock import Clock
-from vedur.db.role import set_replication_role
+from vedur.db import set_replication_role
 from vedur.errors import (
     CopyAbandoned,
     CopyMustWait,
@@ -36,15 +36,15 @@ from vedur.errors import (
 )
 from vedur.failpoint import reach
 from vedur.names import parse_name
-from vedur.node import state as node_state
 from vedur.node.info import NodeType, get_node_info
-from vedur.node.position import read_position
+from vedur.node.position import read_position, register_consumer, unregister_consumer
 from vedur.sql import query
-from vedur.tables.fkeys import drop_table_fkey, find_table_fkeys
 from vedur.tables.indexes import (
     NOTHING_GONE,
     TableDdl,
     drop_parts,
+    drop_table_fkey,
+    find_table_fkeys,
     finish_parts,
     parse_script,
     read_ddl,
@@ -57,6 +57,8 @@ from vedur.worker.first_copy.context import (
     Loader,
     MakeApplier,
     PlanT,
+    Progress,
+    Step,
     TableJob,
 )
 from vedur.worker.first_copy.parts import (
@@ -66,11 +68,8 @@ from vedur.worker.first_copy.parts import (
     remove_own_rows,
 )
 from vedur.worker.first_copy.places import ConsumerPlace, read_consumer_node
-from vedur.worker.first_copy.progress import Progress
 from vedur.worker.first_copy.states import State
-from vedur.worker.first_copy.steps import Step
-from vedur.worker.quarantine.batch import QuarantinedRows
-from vedur.worker.quarantine.consumer import end_obsolete
+from vedur.worker.quarantine import QuarantinedRows, end_obsolete
 
 log = logging.getLogger(__name__)
 
@@ -227,7 +226,7 @@ class SnapshotLoad(Generic[PlanT]):
                 if self._by_tick:
                     provider.value(query("publish", "mark_tick_copy"), [queue, consumer])
             tick = provider.value(query("copy", "consumer_tick"), [queue, consumer])
-            node_state.register_consumer(target, queue, consumer, self.source.node, tick)
+            register_consumer(target, queue, consumer, self.source.node, tick)
             forget_stuck_event(target, queue, consumer)
         self._ticks[job.name] = int(tick)
 
@@ -620,5 +619,5 @@ def forget_consumer_with(
 def forget_place(setup: CopySetup, target: vdb.Database, consumer: str) -> None:
     """Forget the position of a copy's consumer on this node."""
     with target.transaction():
-        node_state.unregister_consumer(target, setup.queue, consumer)
+        unregister_consumer(target, setup.queue, consumer)
         forget_stuck_event(target, setup.queue, consumer)

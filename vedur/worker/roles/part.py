@@ -19,8 +19,7 @@ from vedur.catalog import get_table_list
 from vedur.catalog.tables import TableSet
 from vedur.change.attrs import HANDLER
 from vedur.change.event import Event
-from vedur.db import Database
-from vedur.db.role import set_replication_role
+from vedur.db import Database, set_replication_role
 from vedur.errors import LostPosition, RefusedError, StaleStage, StateError
 from vedur.failpoint import reach
 from vedur.handlers.builtin import DEFAULT_HANDLER
@@ -45,11 +44,9 @@ from vedur.node.position import (
     unregistered,
 )
 from vedur.node.state import set_subscriber_watermark
-from vedur.queue.batches import get_ticks
-from vedur.queue.ranges import event_range
+from vedur.queue.batches import event_range, get_ticks
 from vedur.sql import query
-from vedur.worker.provider import Provider
-from vedur.worker.roles.leaf import LeafRole
+from vedur.worker.roles.leaf import LeafRole, Provider
 from vedur.worker.system_events import Registers, SystemEvents
 
 log = logging.getLogger(__name__)

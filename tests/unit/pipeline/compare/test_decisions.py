@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from vedur.errors import ConnectError
-from vedur.pipeline.compare.columns import MatchedColumn, rounds
 from vedur.pipeline.compare.engine import bucket_mask
-from vedur.pipeline.compare.jobs import job
+from vedur.pipeline.compare.jobs import Parts, job
 from vedur.pipeline.compare.model import Buckets, Side, Sums
-from vedur.pipeline.compare.progress import Parts
+from vedur.pipeline.compare.plan import MatchedColumn, rounds
 from vedur.tables.match import Column as TypedColumn
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from vedur.worker.first_copy.context import Step
 from vedur.worker.first_copy.states import _NEXT, MergeState
-from vedur.worker.first_copy.steps import Step
 
 DOCS = Path(__file__).parents[4] / "docs" / "design"
 

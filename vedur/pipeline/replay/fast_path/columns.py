@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vedur.change.net import Kind
-from vedur.pipeline.replay.fast_path.pattern import Pattern
 from vedur.pipeline.replay.fast_path.payload import (
     Numbers,
+    Pattern,
     Payloads,
     bytes_and_offsets,
     join_columns,

@@ -21,7 +21,7 @@ from vedur.change.copytext import fields
 from vedur.errors import StateError
 from vedur.pipeline.replay.collapse import Collapser
 from vedur.pipeline.replay.fast_path.columns import LEAST_RUN, WORTH_RUNS, Block, TableRows
-from vedur.pipeline.replay.fast_path.pattern import Pattern, make_pattern
+from vedur.pipeline.replay.fast_path.payload import Pattern, make_pattern
 from vedur.pipeline.replay.shape import Shape
 
 #: Where a block has few rows of each table it grows, up to that many bytes.

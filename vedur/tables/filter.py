@@ -1,13 +1,18 @@
-"""The condition of a table: which rows it holds. Parsed by PostgreSQL's own parser; pure.
+"""What of a table comes to this node: which rows, by a condition, and which columns. Pure.
 
 A condition is one SQL expression over columns of the table, by their names on the node that has
-the condition. It may look at its row and at nothing else: a subquery would change its answer
-without a change of the row. For use on the provider, and under an alias, the column references
-are replaced where they stand; the rest of the text stays as it was written.
+the condition; PostgreSQL's own parser reads it. It may look at its row and at nothing else: a
+subquery would change its answer without a change of the row. For use on the provider, and under an
+alias, the column references are replaced where they stand; the rest of the text stays as it was
+written.
+
+A column list is written `a,b,c=new_name`: the provider's name, and after `=` the name on this node.
+A name that holds a comma, an equals sign, a quote or blanks at its ends stands in double quotes.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -161,3 +166,58 @@ def _require_inside(text: str) -> None:
             raise UsageError(f'condition "{text}" is more than one expression')
     if depth:
         raise UsageError(f'condition "{text}" has a bracket that is not closed')
+
+
+# -- column lists ---------------------------------------------------------------------------------
+
+#: (name on the provider, name here), in the order in which they were listed.
+Columns = tuple[tuple[str, str], ...]
+
+_NAME = r'"(?:[^"]|"")+"|[^",=]+'
+_ITEM = re.compile(rf"\s*({_NAME})\s*(?:=\s*({_NAME})\s*)?(?:,|$)")
+_PLAIN = re.compile(r'[^",=\s](?:[^",=]*[^",=\s])?')
+
+
+def parse_columns(text: str) -> Columns:
+    """Read a column list; a name twice on either side is an error."""
+    found: list[tuple[str, str]] = []
+    at = 0
+    while at < len(text):
+        match = _ITEM.match(text, at)
+        if match is None or not (match[1].strip() and (match[2] is None or match[2].strip())):
+            raise UsageError(
+                f'column list cannot be read at "{text[at:]}": write it as a,b,c=new_name'
+            )
+        source = _unquoted(match[1])
+        found.append((source, source if match[2] is None else _unquoted(match[2])))
+        at = match.end()
+    if not found:
+        raise UsageError("column list is empty: write it as a,b,c=new_name")
+    for side in (0, 1):
+        names = [pair[side] for pair in found]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise UsageError(f'column list names "{twice}" twice')
+    return tuple(found)
+
+
+def format_columns(columns: Columns) -> str:
+    """The text that `parse_columns` reads back."""
+    return ",".join(
+        _quoted(source) if source == here else f"{_quoted(source)}={_quoted(here)}"
+        for source, here in columns
+    )
+
+
+def source_names(columns: Columns | None) -> Mapping[str, str] | None:
+    """From names here to names on the provider; None where nothing is renamed or left out."""
+    return None if columns is None else {here: source for source, here in columns}
+
+
+def _unquoted(text: str) -> str:
+    text = text.strip()
+    return text[1:-1].replace('""', '"') if text.startswith('"') else text
+
+
+def _quoted(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'

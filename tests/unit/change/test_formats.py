@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedur.change import copytext, jsonrow, sqlfrag, urlenc
+from vedur.change import copytext
 from vedur.change.event import EventType, parse_type
+from vedur.change.formats import decode_json, decode_sql, decode_urlenc, nested_to_text
 from vedur.errors import StateError
 
 # No NUL: PostgreSQL has no text with it. No surrogates: they are not UTF-8.
@@ -53,32 +54,30 @@ def encode(row: dict[str, str | None]) -> str:
 
 @given(rows)
 def test_urlencoded_rows(row: dict[str, str | None]) -> None:
-    assert urlenc.decode(encode(row)) == row
+    assert decode_urlenc(encode(row)) == row
 
 
 def test_urlencoded_null_is_not_the_empty_string() -> None:
-    assert urlenc.decode("a&b=&c=null") == {"a": None, "b": "", "c": "null"}
+    assert decode_urlenc("a&b=&c=null") == {"a": None, "b": "", "c": "null"}
 
 
 @given(rows)
 def test_json_rows(row: dict[str, str | None]) -> None:
-    assert jsonrow.decode(json.dumps(row)) == row
+    assert decode_json(json.dumps(row)) == row
 
 
 def test_json_numbers_stay_text() -> None:
     digits = "9" * 400 + ".10"
-    got = jsonrow.decode(f'{{"n": {digits}, "i": 9007199254740993, "e": 1E-400, "b": true}}')
+    got = decode_json(f'{{"n": {digits}, "i": 9007199254740993, "e": 1E-400, "b": true}}')
     assert got == {"n": digits, "i": "9007199254740993", "e": "1E-400", "b": "t"}
 
 
 def test_nested_json_keeps_its_spelling() -> None:
-    got = jsonrow.decode('{"j": {"a":  1.0, "a": 2}, "x": [1, null]}')
+    got = decode_json('{"j": {"a":  1.0, "a": 2}, "x": [1, null]}')
     assert got == {"j": '{"a":  1.0, "a": 2}', "x": "[1, null]"}
-    assert jsonrow.nested_to_text(got["j"], "json") == '{"a":  1.0, "a": 2}'
-    assert (
-        jsonrow.nested_to_text('[1, null, "a\\"b", [true]]', "array") == '{"1",NULL,"a\\"b",{"t"}}'
-    )
-    assert jsonrow.nested_to_text('{"a": 1, "b": null}', "record") == '("1",)'
+    assert nested_to_text(got["j"], "json") == '{"a":  1.0, "a": 2}'
+    assert nested_to_text('[1, null, "a\\"b", [true]]', "array") == '{"1",NULL,"a\\"b",{"t"}}'
+    assert nested_to_text('{"a": 1, "b": null}', "record") == '("1",)'
 
 
 def quote_literal(value: str | None) -> str:
@@ -98,16 +97,16 @@ def quote_ident(name: str) -> str:
 def test_sql_fragments(row: dict[str, str | None], key: dict[str, str | None]) -> None:
     names = ",".join(map(quote_ident, row))
     values = ",".join(map(quote_literal, row.values()))
-    assert sqlfrag.decode("I", f"({names}) values ({values})") == (row, {})
+    assert decode_sql("I", f"({names}) values ({values})") == (row, {})
     sets = ",".join(f"{quote_ident(k)}={quote_literal(v)}" for k, v in row.items())
     where = " and ".join(f"{quote_ident(k)}={quote_literal(v)}" for k, v in key.items())
-    assert sqlfrag.decode("U", f"{sets} where {where}") == (row, key)
-    assert sqlfrag.decode("D", where) == ({}, key)
+    assert decode_sql("U", f"{sets} where {where}") == (row, key)
+    assert decode_sql("D", where) == ({}, key)
 
 
 def test_a_broken_fragment_is_an_error() -> None:
     with pytest.raises(StateError):
-        sqlfrag.decode("U", "a=1")
+        decode_sql("U", "a=1")
 
 
 @given(st.lists(st.none() | text, min_size=1))

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from vedur.errors import StateError, UsageError
 from vedur.names import QualifiedName
 from vedur.script.column_ddl import rename_columns
-from vedur.tables.columns import format_columns, parse_columns
-from vedur.tables.condition import parse_condition, written
+from vedur.tables.filter import format_columns, parse_columns, parse_condition, written
 from vedur.tables.structure import ColumnDefinition, Constraint, Definition, Structure
 from vedur.tables.subset import restrict
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from vedur.errors import CopyAbandoned
-from vedur.pipeline.copy.budget import Budget
+from vedur.pipeline.copy.load import Budget
 
 
 def test_one_load_has_all_and_two_share() -> None:
