@@ -251,7 +251,7 @@ class Shard(Handler):
             return Scope(applies=False, uncomparable="it is not replayed here (disable_replay)")
         number, count = self.place or read_shard(facts)
         kept = _KEPT_BY_TRUNCATE if self.is_on("ignore_truncate") else ""
-        condition = f"{share_of(self._expression(names), count)} = {number}"
+        condition = f"{shard_of(self._expression(names), count)} = {number}"
         return Scope(condition, _operations(self), unrepairable=kept)
 
 
@@ -268,7 +268,7 @@ SHARD_INFO = "select shard_nr, shard_mask, shard_count from partconf.conf"
 MAX_SHARDS = 1_000_000
 
 
-def share_of(expression: str, count: int) -> str:
+def shard_of(expression: str, count: int) -> str:
     """Return the shard of a hash, as SQL. Hashes may be negative, and so are remainders of them;
     for powers of two it is upstream's mask."""
     if count & (count - 1) == 0:
