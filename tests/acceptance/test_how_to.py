@@ -37,6 +37,7 @@ PAGES = ROOT / "docs" / "how-to"
         ("mask-personal-data", 15),
         ("partitions", 20),
         ("merge-shards", 30),
+        ("reshard", 45),
     ],
 )
 def test_page(name: str, commands: int, servers: Servers, tmp_path: Path) -> None:

@@ -9,12 +9,15 @@ from tests.labs.in_process import without_spark
 from tests.labs.leaf import make_leaf
 from tests.labs.mixed import make_mixed
 from tests.labs.scene import mixed_scene, scene
+from tests.labs.sets import make_places, make_sets
 
 __all__ = [
     "make_chain",
     "make_combined",
     "make_leaf",
     "make_mixed",
+    "make_places",
+    "make_sets",
     "mixed_scene",
     "quick_lab",
     "scene",

@@ -383,7 +383,6 @@ def test_change_handler(quick_lab: Lab, use_handlers: UseHandlers) -> None:
     for options, message in (
         ({}, "needs --handler=NAME"),
         ({"handler": "nope"}, "unknown handler"),
-        ({"handler": "shard", "handler_args": ["key=shop"]}, "say so with --resync"),
         ({"transform": "tests.labs.transforms:same"}, "say so with --resync"),
     ):
         with pytest.raises(UsageError, match=message):

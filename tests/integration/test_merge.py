@@ -238,6 +238,32 @@ def test_one_part_is_copied_anew_removed_and_added_later(make_merge: MakeMerge) 
     assert lab.leaf.value("select count(*) from t where id = 23") == 0
 
 
+def test_a_part_is_not_added_while_the_key_is_away(make_merge: MakeMerge) -> None:
+    """Another part's first copy has taken the indexes away: the reason says so."""
+    lab = make_merge(2)
+    lab.make(DDL, "public.t")
+    fill(lab, 5)
+    one = lab.parts[0]
+    one.retry_sleep = 3600.0
+
+    def dies(table: str, step: Step) -> None:
+        if step is Step.LOAD:
+            raise ConnectError("the process died here")
+
+    add(lab, 1, no_merge=True, copy_condition="part = 1")
+    one.start(dies)
+    lab.wait(lambda: "died here" in one.error())
+    with pytest.raises(StateError, match="has taken the key of that away until its rows are there"):
+        add(lab, 2, no_merge=True, copy_condition="part = 2")
+    one.stop()
+    one.start()
+    lab.wait(lambda: one.state == {"public.t": "ok"})
+    add(lab, 2, no_merge=True, copy_condition="part = 2")
+    lab.start()
+    lab.wait_ok()
+    assert lab.merged() == lab.union()
+
+
 def test_a_part_that_leaves_in_the_middle_of_its_copy_takes_no_rows_away(
     make_merge: MakeMerge,
 ) -> None:

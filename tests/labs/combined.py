@@ -1,72 +1,43 @@
-"""Parts that are merged into a combined queue, with nodes below it: each node is as in `chain.py`,
-and a database has several, one of each queue. Workers run round by round, or in threads."""
+"""Parts that are merged into a combined queue, with nodes below it."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from tests.fixtures.pg import VERSIONS
 from tests.labs.chain import DEADLINE, Node
 from tests.labs.pair import call
+from tests.labs.sets import Living as Living
+from tests.labs.sets import Sets
+from tests.labs.sets import living as living
 from vedur.clock import SYSTEM
-from vedur.config import LondisteSettings
-from vedur.db import Database, connect
-from vedur.errors import VedurError
+from vedur.db import Database
 from vedur.node.info import NodeType
-from vedur.ops.create_node import create_node, plan_node
-from vedur.ops.session import Session
 
 COMBINED = "all"
 #: `n` grows with every change, `part` is where a row comes from.
 TABLE = "create table t (id int primary key, part text, n int not null default 0)"
 
 
-class Combined:
+class Combined(Sets):
     """Databases `p1`, `p2`, ... are roots of queues of their names; `c1` is the root of the
     combined queue and a leaf of every part, and so is each further node of the combined queue that
     has parts."""
 
     def __init__(self, make_db: Callable[[], Database], parts: int = 2, **settings: Any) -> None:
-        self._make_db = make_db
-        self._settings = settings
-        self.dbs: dict[str, Database] = {}
-        self.nodes: dict[tuple[str, str], Node] = {}  # by queue and database
+        super().__init__(make_db, **settings)
         self.parts = [f"p{at + 1}" for at in range(parts)]
         for part in self.parts:
             self.add(part, part, NodeType.ROOT)
         self.add(COMBINED, "c1", NodeType.ROOT)
         self.merge("c1")
 
-    def add(
-        self, queue: str, place: str, kind: NodeType, provider: str | None = None, **more: Any
-    ) -> Node:
-        """Make a database a node of a queue; its name is the same for all queues."""
-        if place not in self.dbs:
-            self.dbs[place] = self._make_db()
-            self.dbs[place].autocommit = True
-        db = self.dbs[place]
-        settings = LondisteSettings(
-            db=db.connstr, queue_name=queue, job_name=f"{place}_{queue}", node_name=place,
-            exception_sleep=0.0, loop_delay=0.05, **self._settings,
-        )  # fmt: skip
-        above = self.dbs[provider].connstr if provider else None
-        with Session(settings) as session:
-            create_node(session, plan_node(session, kind, place, db.connstr, above, **more))
-        node = self.nodes[queue, place] = Node(place, kind, db, settings)
-        return node
-
     def merge(self, place: str, *parts: str) -> None:
         """Make a node of the combined queue a leaf of parts, by default of all."""
         for part in parts or self.parts:
             self.add(part, place, NodeType.LEAF, part, combined=COMBINED)
-
-    def __getitem__(self, at: tuple[str, str]) -> Node:
-        return self.nodes[at]
 
     def of(self, place: str) -> list[Node]:
         """The nodes of a database: parts first, the combined one last."""
@@ -90,11 +61,6 @@ class Combined:
         db.value("select pgq.force_tick(%s)", [queue])
         db.value("select pgq.ticker(%s)", [queue])
         return int(db.value("select last_tick_id from pgq.get_queue_info(%s)", [queue]))
-
-    def work(self, queue: str, place: str) -> None:
-        """Let a worker do rounds until there is nothing left to do."""
-        while self[queue, place].worker.work():
-            pass
 
     def flow(self, *places: str, root: str = "c1") -> None:
         """Let what the parts have written reach the root of the combined queue, and what that has
@@ -121,11 +87,6 @@ class Combined:
 
     # -- what must hold -------------------------------------------------------------------------
 
-    def rows(self, *places: str, table: str = "t") -> list[Any]:
-        """The rows that databases have together, in order."""
-        text = f"select x::text from {table} x"
-        return sorted(row[0] for place in places for row in self.dbs[place].query(text))
-
     def require_union(self, *places: str, table: str = "t") -> list[Any]:
         """Each of these databases has the rows of all parts, and no other."""
         union = self.rows(*self.parts, table=table)
@@ -142,81 +103,6 @@ class Combined:
             " where ev_type not like 'pgq.%' and ev_type not like 'londiste.%' order by ev_id"
         )
 
-    def close(self) -> None:
-        for node in self.nodes.values():
-            node.close()
-
-
-class Living:
-    """Workers of nodes and tickers of databases, in threads; errors of workers are kept."""
-
-    def __init__(self, lab: Combined, without: Collection[tuple[str, str]] = ()) -> None:
-        self.lab = lab
-        self.errors: list[tuple[str, str, str]] = []
-        self._over = threading.Event()
-        self._stopped: dict[tuple[str, str], threading.Event] = {}
-        self._threads: dict[tuple[str, str], threading.Thread] = {}
-        self._tickers = [
-            threading.Thread(target=self._tick, args=(db.connstr,), daemon=True)
-            for db in lab.dbs.values()
-        ]
-        for thread in self._tickers:
-            thread.start()
-        for queue, place in lab.nodes:
-            if (queue, place) not in without:
-                self.start(queue, place)
-
-    def start(self, queue: str, place: str) -> None:
-        """Let a worker run."""
-        stopped = self._stopped[queue, place] = threading.Event()
-        args = (self.lab[queue, place], stopped)
-        thread = self._threads[queue, place] = threading.Thread(
-            target=self._work, args=args, daemon=True
-        )
-        thread.start()
-
-    def stop(self, queue: str, place: str) -> None:
-        """Let a worker end."""
-        self._stopped[queue, place].set()
-        self._threads[queue, place].join(DEADLINE)
-
-    def _work(self, node: Node, stopped: threading.Event) -> None:
-        while not self._over.is_set() and not stopped.is_set():
-            try:
-                if not node.worker.work():
-                    SYSTEM.wait(stopped, 0.02)
-            except VedurError as error:
-                if not stopped.is_set():
-                    self.errors.append((node.queue, node.name, error.message))
-                node.worker._close_connections(doubtful=True)
-                SYSTEM.wait(stopped, 0.1)
-
-    def _tick(self, connstr: str) -> None:
-        while not self._over.is_set():
-            try:
-                with connect(connstr, autocommit=True, application_name="pgqd") as db:
-                    while not SYSTEM.wait(self._over, 0.05):
-                        db.value("select pgq.ticker()")
-            except VedurError:
-                SYSTEM.wait(self._over, 0.1)
-
-    def end(self) -> None:
-        self._over.set()
-        for event in self._stopped.values():
-            event.set()
-        for thread in (*self._threads.values(), *self._tickers):
-            thread.join(DEADLINE)
-
-
-@contextmanager
-def living(lab: Combined, without: Collection[tuple[str, str]] = ()) -> Iterator[Living]:
-    """All nodes of a laboratory work by themselves, but some."""
-    life = Living(lab, without)
-    try:
-        yield life
-    finally:
-        life.end()
-
 
 def write(lab: Combined, part: str, keys: Sequence[int]) -> None:
     """Some of everything on a part; keys of parts must not meet."""
@@ -229,22 +115,12 @@ def write(lab: Combined, part: str, keys: Sequence[int]) -> None:
 
 
 @pytest.fixture
-def make_combined(
-    servers: Any, make_db_on: Callable[..., Database]
-) -> Iterator[Callable[..., Combined]]:
-    """make_combined(parts=2, **settings); databases take turns on the oldest and the newest
-    server at hand."""
+def make_combined(make_places: Callable[[], Database]) -> Iterator[Callable[..., Combined]]:
+    """make_combined(parts=2, **settings)."""
     made: list[Combined] = []
-    versions = (min(VERSIONS), max(VERSIONS))
-    count = 0
-
-    def make_db() -> Database:
-        nonlocal count
-        count += 1
-        return make_db_on(servers.get(versions[count % 2]))
 
     def make(parts: int = 2, **settings: Any) -> Combined:
-        made.append(Combined(make_db, parts, **settings))
+        made.append(Combined(make_places, parts, **settings))
         return made[-1]
 
     yield make

@@ -12,6 +12,7 @@ from tests.labs.leaf import Leaf, MakeDbOn
 from tests.labs.pair import Pair
 from tests.labs.tasks_here import run_here as run_here
 from tests.labs.tasks_here import try_here as try_here
+from vedur.pipeline.compare import engine, jobs
 from vedur.pipeline.copy import load
 from vedur.pipeline.replay import stage as replay
 
@@ -27,6 +28,16 @@ def stay_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "run_tasks", run_here)
     monkeypatch.setattr(load, "try_tasks", try_here)
     monkeypatch.setattr(load, "parallelism", lambda _spark: 1)
+
+
+@pytest.fixture
+def compare_here(monkeypatch: pytest.MonkeyPatch) -> object:
+    """Let sums of comparisons, and rows that come with another condition, be read in the process
+    of the test; what stands in for the Spark session is to be given to commands."""
+    monkeypatch.setattr(jobs, "run_tasks", run_here)
+    for module in (engine, jobs):
+        monkeypatch.setattr(module, "parallelism", lambda _spark: 1)
+    return object()
 
 
 @pytest.fixture

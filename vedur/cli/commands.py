@@ -633,17 +633,25 @@ COMMANDS: tuple[Command, ...] = (
         "TABLE",
         least=1,
         most=1,
-        details="Where the new handler asks for the same rows, only the handler changes. Where it "
-        "asks for others, the table is copied anew, which --resync allows.",
+        details="Where the new handler asks for the same rows, only the handler changes. Where "
+        "both tell by conditions which rows they ask for, as those of shards do, the rows that "
+        "differ come and go, as in change-filter. Where it asks for others in another way, the "
+        "table is copied anew, which --resync allows.",
         options=(
             *_HANDLER,
             option("--resync", help="copy the table anew where the handler asks for other rows"),
+            option("--dry-run", help="say what would become of the rows, change nothing"),
+            _MAX_WAIT,
         ),
         examples=(
             ("dst.ini change-handler shop.log --handler=bulk", "as the default"),
             (
                 "dst.ini change-handler shop.users --handler=obfuscate --resync",
                 "mask it from now on",
+            ),
+            (
+                "dst.ini change-handler shop.users --handler=londiste",
+                "all rows, where it was a shard",
             ),
         ),
         side="admin",

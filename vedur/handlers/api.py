@@ -17,6 +17,7 @@ cannot be declared: it gets many rows at a time, as an Arrow record batch, in ta
 | `trigger_words` | `add-table`, `change-handler` | once on each node, in its transaction |
 | `facts_query` | driver | its answer is read from the node's database in each round of a worker |
 | `scope` | driver | after that; cheap and pure, its answer is kept |
+| `root_problem` | driver | on the root, in `add-table` |
 | `branch_problem` | driver | on a branch, in `add-table` and in each round of its worker |
 | `check` | driver | in `add-table`, before a first copy is planned, before changes are staged |
 | `settings` | driver | as `scope`, for handlers with `rows` |
@@ -173,6 +174,12 @@ class Handler:
     def check(self, table: TableFacts) -> None:
         """Raise StateError where this handler cannot serve such a table, for instance because
         `rows` would make two keys equal."""
+
+    def root_problem(self) -> str:
+        """Return why this cannot be on the root, where users write the rows; empty where it can."""
+        if not self.changes_rows():
+            return ""
+        return "it is for nodes that copy a table: on the root rows are written by its users"
 
     def branch_problem(self) -> str:
         """Return why this cannot be on a branch, which passes all events on as they are; empty

@@ -176,6 +176,12 @@ class Shard(Handler):
             ("all",),
         ),
         _IGNORE_TRUNCATE,
+        Argument(
+            "shard_nr",
+            "the shard of this table here, from 0 up; with shard_count, instead of what "
+            "shard_info_sql of the ini says",
+        ),
+        Argument("shard_count", "how many shards there are; any number, not only powers of two"),
     )
     ini_keys = ("shard_hash_func", "shard_info_sql")
 
@@ -184,6 +190,23 @@ class Shard(Handler):
         self.key = self.argument("hash_key") or self.argument("key") or ""
         if not self.key and not self.argument("hash_expr"):
             raise UsageError(f'handler "{self.name}" needs a column to hash: give key=COLUMN')
+        self.place = self._read_place()
+
+    def _read_place(self) -> tuple[int, int] | None:
+        """Return number and count of the shard that arguments name; None where the node is asked
+        for them."""
+        texts = [self.argument(name) for name in ("shard_nr", "shard_count")]
+        if texts == [None, None]:
+            return None
+        if None in texts:
+            raise UsageError('arguments "shard_nr" and "shard_count" must be given together')
+        number, count = (_read_number(text or "") for text in texts)
+        if number is None or not count or number >= count:
+            raise UsageError(
+                f'there is no shard "{texts[0]}" of "{texts[1]}": shard_count is a number from 1 '
+                f"to {MAX_SHARDS}, and shard_nr one from 0 up that is below it"
+            )
+        return number, count
 
     def _expression(self, names: Mapping[str, str]) -> str:
         """Return the hash of a row, in names of this node."""
@@ -200,9 +223,17 @@ class Shard(Handler):
         words = [f"ev_extra3='hash='||{self._expression(names)}"]
         return [*words, "expect_sync"] if self.is_on("disable_replay") else words
 
-    def facts_query(self) -> str:
-        """Which shard is this node, of how many?"""
+    def facts_query(self) -> str | None:
+        """Which shard is this node, of how many? Not asked where arguments say it."""
+        if self.place is not None:
+            return None
         return self.options.get("shard_info_sql") or SHARD_INFO
+
+    def root_problem(self) -> str:
+        """The root has all rows, whatever its table is called a shard of."""
+        if self.place is None:
+            return ""
+        return "the root has the rows of all shards: give shard_nr and shard_count to the others"
 
     def branch_problem(self) -> str:
         """Upstream's branch passes on its own share only, and nodes below may rely on that."""
@@ -218,9 +249,9 @@ class Shard(Handler):
         """Select this node's share; a row whose hash changes comes or goes with the change."""
         if self.is_on("disable_replay"):
             return Scope(applies=False, uncomparable="it is not replayed here (disable_replay)")
-        number, mask = read_shard(facts)
+        number, count = self.place or read_shard(facts)
         kept = _KEPT_BY_TRUNCATE if self.is_on("ignore_truncate") else ""
-        condition = f"({self._expression(names)} & {mask}) = {number}"
+        condition = f"{shard_of(self._expression(names), count)} = {number}"
         return Scope(condition, _operations(self), unrepairable=kept)
 
 
@@ -233,10 +264,27 @@ class Part(Shard):
 #: What hashes and what tells the shard where the ini says nothing, as upstream has it.
 HASH_FUNCTION = "partconf.get_hash_raw"
 SHARD_INFO = "select shard_nr, shard_mask, shard_count from partconf.conf"
+#: More would make the remainder of an integer overflow, and nobody has so many.
+MAX_SHARDS = 1_000_000
+
+
+def shard_of(expression: str, count: int) -> str:
+    """Return the shard of a hash, as SQL. Hashes may be negative, and so are remainders of them;
+    for powers of two it is upstream's mask."""
+    if count & (count - 1) == 0:
+        return f"({expression} & {count - 1})"
+    return f"(({expression} % {count} + {count}) % {count})"
+
+
+def _read_number(text: str) -> int | None:
+    """Return a number up to `MAX_SHARDS`; None for any other text."""
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(MAX_SHARDS))):
+        return None
+    return int(text) if int(text) <= MAX_SHARDS else None
 
 
 def read_shard(facts: tuple[Any, ...] | None) -> tuple[int, int]:
-    """Return number and mask of this node's shard; raises `StateError` for what makes no sense."""
+    """Return number and count of this node's shard; raises `StateError` for what makes no sense."""
     try:
         number, mask, count = (int(value) for value in (facts or ())[:3])
     except (TypeError, ValueError):
@@ -248,7 +296,7 @@ def read_shard(facts: tuple[Any, ...] | None) -> tuple[int, int]:
             f"shard_info_sql says shard {number}, mask {mask}, {count} shards: the number of "
             "shards must be a power of two, the mask one less, and the shard below it"
         )
-    return number, mask
+    return number, count
 
 
 HANDLERS: tuple[type[Handler], ...] = (

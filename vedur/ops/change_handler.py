@@ -2,9 +2,11 @@
 
 Where the new handler asks for the same rows (only how they are loaded, or whether TRUNCATE is
 followed, is another thing), the attribute changes and that is all: a batch that was staged with the
-old one notices at its commit and is staged again. Where it asks for other rows, those that are here
-are of no use, so the table is copied anew; the operator says so with --resync, because the table is
-empty meanwhile. Handler and state change in one transaction.
+old one notices at its commit and is staged again. Where both handlers say by conditions which rows
+they want, as those of shards do, just the rows that differ come and go (`move_rows.py`), and nobody
+sees the table without the others. Else the rows that are here are of no use, so the table is
+copied anew; the operator says so with --resync, because the table is empty meanwhile. Handler and
+state, or rows, change in one transaction.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from vedur.catalog.quarantine import forget_values
 from vedur.catalog.rejoin import end_rejoin
@@ -25,6 +29,7 @@ from vedur.catalog.tables import (
     sharing,
 )
 from vedur.change.attrs import HANDLER, HANDLER_MARK, encode_attrs
+from vedur.db import Database
 from vedur.errors import StateError, UsageError
 from vedur.handlers.builtin import DEFAULT_HANDLER
 from vedur.handlers.registry import Handled, handler_attr
@@ -32,6 +37,7 @@ from vedur.names import parse_name
 from vedur.node.info import NodeInfo
 from vedur.node.position import wake_worker
 from vedur.ops.choose import choose
+from vedur.ops.compare_tables import provided_tables, unready
 from vedur.ops.copy_node import CopyNodes
 from vedur.ops.handlers import (
     read_handled,
@@ -39,13 +45,25 @@ from vedur.ops.handlers import (
     require_handler_fit,
     require_times,
 )
+from vedur.ops.move_rows import RowMove, find_source, move_rows
 from vedur.ops.parts import require_all_changes
 from vedur.ops.session import Session
 from vedur.tables.checks import TableAt
 from vedur.tables.mapping import TableMap
 from vedur.tables.structure import read_structure
 
+if TYPE_CHECKING:
+    from vedur.pipeline.spark.session import SparkSession
+
 log = logging.getLogger(__name__)
+
+
+class Rows(Enum):
+    """What becomes of the rows that are here."""
+
+    STAY = auto()
+    MOVE = auto()  # those that one of the two conditions has and the other has not
+    ANEW = auto()  # they are of no use
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +75,13 @@ class ChangeHandler:
     handler_args: Sequence[str] = ()
     transform: str | None = None
     resync: bool = False
+    dry_run: bool = False
+    max_wait: float = 60.0
+
+    def check(self) -> None:
+        """Raise for what cannot be meant."""
+        if self.max_wait < 0:
+            raise UsageError(f"--max-wait is a number from 0 up, got {self.max_wait:g}")
 
     def stored(self) -> str:
         """Return the handler as it is stored; raises for what cannot be meant."""
@@ -72,8 +97,12 @@ class ChangeHandler:
         return handler_attr(self.handler or "", self.handler_args)
 
 
-def change_handler(session: Session, options: ChangeHandler) -> None:
-    """Give a local table another handler; begins a new copy where other rows are asked for."""
+def change_handler(
+    session: Session, options: ChangeHandler, spark: SparkSession | None = None
+) -> None:
+    """Give a local table another handler; moves rows, or begins a new copy, where others are asked
+    for."""
+    options.check()
     stored = options.stored()
     info = session.require_node()
     if info.is_root:
@@ -101,7 +130,12 @@ def change_handler(session: Session, options: ChangeHandler) -> None:
     _require_same_place(table, old, wanted)
     # rows without a mark were made by rules that nobody knows
     unmarked = wanted.rows is not None and not table.attrs.get(HANDLER_MARK)
-    anew = unmarked or needs_copy(old, wanted)
+    rows = Rows.ANEW if unmarked else judge_rows(old, wanted)
+    if rows is Rows.MOVE and not options.resync:
+        assert old is not None
+        _move(session, info, table, (old, wanted), handled, options, spark)
+        return
+    anew = rows is not Rows.STAY
     if anew:
         if old is None or old.rows is not None or wanted.rows is not None:
             require_emptied(table)
@@ -109,10 +143,47 @@ def change_handler(session: Session, options: ChangeHandler) -> None:
     elif wanted.partitions is not None:
         _require_fit(session, CopyNodes(session, info, table.copy_node), table, wanted, handled)
         require_times(wanted, session.db)
+    if options.dry_run:
+        then = "the table would be copied anew" if anew else "its rows would stay as they are"
+        log.info("%s: %s", name, then)
+        return
     masks = wanted.rows is not None and (old is None or old.rows != wanted.rows)
     _store(session, table, handled, anew, masks)
     if anew:
         wake_worker(session.provider(info), session.queue)
+
+
+def _move(
+    session: Session,
+    info: NodeInfo,
+    table: TableInfo,
+    maps: tuple[TableMap, TableMap],
+    handled: Handled,
+    options: ChangeHandler,
+    spark: SparkSession | None,
+) -> None:
+    """Change the handler and the rows that differ, at one tick; `maps` are the old and the new."""
+    if reason := unready(table, provided_tables(session, info)):
+        name = table.table_name
+        raise StateError(f'rows of "{name}" cannot be moved now: {reason}: nothing is changed')
+    old, wanted = maps
+    source = find_source(session, info, table, wanted.condition)
+    _require_fit(session, CopyNodes(session, info), table, wanted, handled)
+
+    def store(db: Database) -> None:
+        _write_handler(db, session.queue, table.table_name, handled)
+
+    move = RowMove(
+        command="change-handler",
+        table=table,
+        old=old.condition,
+        new=wanted.condition,
+        store=store,
+        said=f"handler is {handled.stored}",
+        dry_run=options.dry_run,
+        max_wait=options.max_wait,
+    )
+    move_rows(session, info, source, move, spark)
 
 
 def _without_handler(table: TableInfo) -> TableMap:
@@ -144,15 +215,21 @@ def _require_same_place(table: TableInfo, old: TableMap | None, wanted: TableMap
         )
 
 
-def needs_copy(old: TableMap | None, new: TableMap) -> bool:
-    """Are the rows that are here of no use for the new handler? Pure."""
+def judge_rows(old: TableMap | None, new: TableMap) -> Rows:
+    """Tell what becomes of the rows that are here under a new handler. Pure."""
     if not new.copies:
-        return False
+        return Rows.STAY
     if old is None or not old.copies or old.uncomparable:
-        return True
+        return Rows.ANEW
     if old.unrepairable and not new.unrepairable:
-        return True  # rows that the provider lacks may be here
-    return (old.condition, old.rows) != (new.condition, new.rows)
+        return Rows.ANEW  # rows that the provider lacks may be here
+    if (old.condition, old.rows) == (new.condition, new.rows):
+        return Rows.STAY
+    if old.rows is not None or new.rows is not None:
+        return Rows.ANEW
+    if new.uncomparable or new.partitions is not None:
+        return Rows.ANEW  # conditions do not tell all about its rows, or about where they are
+    return Rows.MOVE
 
 
 def _require_fit(
@@ -201,8 +278,7 @@ def _store(session: Session, table: TableInfo, handled: Handled, anew: bool, mas
                 f'table "{name}" is being copied, or was changed by another command: nothing is '
                 "changed, run change-handler again when it is in sync"
             )
-        change_table_attr(db, queue, name, HANDLER, handled.stored)
-        change_table_attr(db, queue, name, HANDLER_MARK, handled.mark or None)
+        _write_handler(db, queue, name, handled)
         if anew:
             local_set_table_state(db, queue, name, None, None)
             end_rejoin(db, queue, name)
@@ -210,3 +286,8 @@ def _store(session: Session, table: TableInfo, handled: Handled, anew: bool, mas
             forget_values(db, queue, name)
     then = ", the table is copied anew" if anew else ""
     log.info("%s: handler is %s%s", name, handled.stored, then)
+
+
+def _write_handler(db: Database, queue: str, name: str, handled: Handled) -> None:
+    change_table_attr(db, queue, name, HANDLER, handled.stored)
+    change_table_attr(db, queue, name, HANDLER_MARK, handled.mark or None)

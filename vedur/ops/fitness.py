@@ -133,6 +133,11 @@ def sharing(session: Session, options: AddTable, table: str, dest: str) -> str |
         told = options.copy_condition and attrs.get(COPY_CONDITION)
         if row.queue_name != session.queue and row.node_type == "leaf" and not options.expect_sync:
             reason = _joining(options, row, who, told=bool(told))
+            if reason is None and row.has_ddl and unfit_keys(session.db, [dest]):
+                reason = (
+                    f"{who}, and its first copy has taken the key of that away until its rows are "
+                    "there: wait for it first (wait-sync with the ini of that queue)"
+                )
             if reason is not None:
                 return reason
             continue

@@ -73,11 +73,8 @@ def read_handled(
 def _require_place(info: NodeInfo, stored: str, handler: Handler) -> None:
     if handler.root_only and not info.is_root:
         raise UsageError(f'handler "{stored}" is for the root: use vtable on this node')
-    if info.is_root and handler.changes_rows():
-        raise UsageError(
-            f'handler "{stored}" is for nodes that copy a table: on the root rows are written by '
-            "its users"
-        )
+    if info.is_root and (problem := handler.root_problem()):
+        raise UsageError(f'handler "{stored}" cannot be on the root: {problem}')
     if info.node_type is NodeType.BRANCH and (refusal := branch_refusal(stored, handler)):
         raise UsageError(refusal)
 

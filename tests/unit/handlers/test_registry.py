@@ -174,6 +174,33 @@ def test_a_shard_is_a_condition() -> None:
     assert own.mapping.condition == "(c\n) and (((a+b) & 1) = 0\n)"
     renamed = stored("shard(key=a)", (0, 1, 2), "&columns=a%3Db")
     assert renamed.mapping.condition == '("partconf"."get_hash_raw"("b") & 1) = 0'
+    named = stored("shard(key=Id&shard_nr=1&shard_count=4)")
+    assert named.mapping.condition == shard.mapping.condition  # the node is not asked
+    assert resolve(named).mark == ""  # type: ignore[union-attr]
+    third = stored("shard(hash_expr=a&shard_nr=2&shard_count=3)")
+    assert third.mapping.condition == "(((a) % 3 + 3) % 3) = 2"
+
+
+@pytest.mark.parametrize(
+    "number, count, message",
+    [
+        ("1", None, "must be given together"),
+        (None, "4", "must be given together"),
+        ("2", "2", 'there is no shard "2" of "2"'),
+        ("-1", "2", 'there is no shard "-1" of "2"'),
+        ("0", "0", "a number from 1 to 1000000"),
+        ("0", "2000000", "a number from 1 to 1000000"),
+        ("0", "9" * 5000, "a number from 1 to 1000000"),
+        ("0", "\u0663", "a number from 1 to 1000000"),
+        ("", "2", 'there is no shard "" of "2"'),
+    ],
+)
+def test_a_shard_that_is_none_is_refused(
+    number: str | None, count: str | None, message: str
+) -> None:
+    given = {"key": "id", "shard_nr": number, "shard_count": count}
+    with pytest.raises(UsageError, match=message):
+        registry().make("shard", "t", {k: v for k, v in given.items() if v is not None})
 
 
 @pytest.mark.parametrize(

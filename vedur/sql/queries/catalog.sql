@@ -59,6 +59,7 @@ select t.queue_name,
        t.table_name,
        t.merge_state,
        t.table_attrs,
+       t.dropped_ddl is not null as has_ddl,
        n.node_type
 from londiste.table_info t
      join pgq_node.node_info n on n.queue_name = t.queue_name
