@@ -116,7 +116,7 @@ def test_a_combined_queue_has_nodes_of_both(mixed_scene: Scene, makers: str) -> 
         go_on(scene, "c2")
         root, branch = "c1", "c2"
         if makers == "ou":
-            scene.run("c2", "takeover", "c1", "--node=c2")
+            scene.run("c2", "takeover", "c1")
             root, branch = "c2", "c1"
             assert kinds(scene, root, branch) == [NodeType.ROOT, NodeType.BRANCH]
             go_on(scene, branch)
