@@ -260,6 +260,7 @@ insert into vedur.quarantine
 values (%s, 'n2_job', 1, 2, 1, 1, 'I', 'nothing', 'skipped')
 """
 PROMOTE = "select * from vedur.promote(%s, gen_random_uuid(), 'takeover', %s)"
+PROMOTES = "vedur.promote(text, uuid, text, bigint)"
 STATE = "update londiste.table_info set merge_state = %s where table_name = 'public.acct'"
 
 
@@ -304,6 +305,18 @@ def test_every_check_is_provoked(make_chain: MakeChain) -> None:
                 assert said in reasons(), said
                 db.execute(text, [right])
             assert '"n2" is behind by' in reasons(max_lag=0.0)
+            n2.execute(f"alter function {PROMOTES} rename to elsewhere")
+            assert '"n2" has no function vedur.promote' in reasons()
+            n2.execute(
+                f"alter function {PROMOTES.replace('promote', 'elsewhere')} rename to promote"
+            )
+            n1.execute(
+                f"revoke pgq_admin, londiste_writer from {role}; grant londiste_reader to {role}"
+            )
+            n2.execute(place, [plain])
+            assert "may not run pgq_node.demote_root: grant pgq_admin to it" in reasons()
+            n2.execute(place, [here])
+            n1.execute(f"grant pgq_admin, londiste_writer to {role}")
         old = chain["n1"]
         old.settings = replace(old.settings, db=plain)
         with pytest.raises(StateError, match="does not see transactions of others"):
