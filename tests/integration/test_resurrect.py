@@ -13,6 +13,7 @@ import pytest
 
 from tests.fixtures.wait import until
 from tests.integration.test_dead_subsets import allow
+from tests.integration.test_other_history import rest
 from tests.labs.backup import Backup
 from tests.labs.chain import Chain, Node, make_chain
 from tests.labs.five import require_same_queue
@@ -207,12 +208,6 @@ def test_what_is_refused(make_chain: MakeChain) -> None:
         life.stop("n1")
         old.db.execute("select pgq_node.drop_node(%s, 'n1')", [QUEUE])
         assert kept(old) == LOST
-
-
-def rest(chain: Chain) -> None:
-    """Nobody has a connection that a restore would cut."""
-    for node in chain.nodes:
-        node.worker._close_connections(doubtful=True)
 
 
 @pytest.mark.usefixtures("without_spark")

@@ -9,7 +9,7 @@ are compared by their times and event numbers, too.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vedur.db import Database
 from vedur.node.position import AppliedTick, get_tick
@@ -45,14 +45,15 @@ def find_common_tick(
 def _newest_common(
     here: Database, there: Database, queue: str, bound: int, name: str
 ) -> AppliedTick | None:
+    """Read the newest tick up to `bound` that this node and another one, by name, have both."""
     while True:
         rows = here.query(query("resurrect", "ticks_before"), [queue, bound, _PORTION])
         if not rows:
             return None
         ids, times, seqs = ([row[column] for row in rows] for column in range(3))
-        same = there.one(query("resurrect", "same_ticks"), [ids, times, seqs, queue])
+        same = there.one(query("resurrect", "newest_same_tick"), [ids, times, seqs, queue])
         if same is not None:
-            return get_tick(there, queue, same.tick_id, name)
+            return replace(AppliedTick(*same), provider=name)
         bound = int(ids[-1]) - 1
 
 

@@ -49,7 +49,7 @@ where q.queue_name = %s and t.tick_id <= %s
 order by t.tick_id desc
 limit %s
 
--- name: same_ticks
+-- name: newest_same_tick
 -- The newest of some ticks that another node has written down, too, if there is one: number, time and event number are the same.
 select t.tick_id, t.tick_time, t.tick_event_seq, t.tick_snapshot::text as tick_snapshot
 from pgq.tick t
