@@ -17,20 +17,18 @@ help:  ## list the targets
 
 dev: $(STAMP) java  ## virtual environment with everything, Java included
 
+# Python compiles what is used when it is used; of what is installed that is a quarter.
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "vedur needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1): set PYTHON=..." >&2; exit 1; }
 	@echo "setting up $(VENV) (the first time this takes a few minutes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
 	@touch $@
 
 java: $(STAMP)  ## Java 17+ through apt where possible, and the archive of Spark's classes
 	@tools/ensure-java
-	@$(archive)
-
-archive = $(BIN)/vedur prepare --quiet || true
+	@$(BIN)/vedur prepare --quiet || true
 
 check: lint types layers  ## ruff, mypy, import layers
 
@@ -44,7 +42,7 @@ types: $(STAMP)
 layers: $(STAMP)
 	@$(BIN)/lint-imports --no-cache
 
-oracles:  ## what tests compare with (upstream's packages, a browser, a shell), through apt where possible
+oracles:  ## what tests compare with (upstream's packages, a browser, a shell, spin), through apt where possible
 	@tools/ensure-oracles
 
 # Each run draws its own order and examples; its last lines name the seed, and SEED= has them again.
@@ -60,12 +58,12 @@ compiled = test -e build/collect.log || $(BIN)/pytest -q --collect-only > build/
 # Tests wait for servers, ticks and each other half of the time: more processes than cores.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(12, 2 * os.cpu_count() + 1))')
 
-# Of tests of one kind a run draws some; DRAW=2 draws twice as many.
+# Of tests of one kind a run draws some; DRAW=2 draws twice as many. An archive of Spark's classes is
+# used where there is one: writing it here would cost more than the few starts of Java save.
 test: export VEDUR_DRAW = $(DRAW)
 test: $(STAMP) oracles  ## all checks and all tests but the long ones, spread over the server versions at hand; SEED= WORKERS= DRAW=
 	@mkdir -p build; tools/ensure-java || exit; ($(checks)) > build/check.log 2>&1 & check=$$!; \
-	  ($(archive)) & made=$$!; $(compiled); wait $$made; \
-	  $(seeded) -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25 -m "not long"; tested=$$?; \
+	  $(compiled); $(seeded) -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25 -m "not long"; tested=$$?; \
 	  wait $$check; checked=$$?; cat build/check.log; exit $$((tested | checked))
 
 test-long: dev oracles  ## the walk-through, Spark elsewhere, the how-to pages: minutes each; SEED=

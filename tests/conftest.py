@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
+from collections.abc import Generator
 
 import pytest
 
@@ -18,6 +20,18 @@ pytest_plugins = [
     "tests.fixtures.schedule",
     "tests.fixtures.spark",
 ]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage while tests are collected, nor later among what was: all of it stays, and
+    each process of a run would go through it again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 #: A file with more tests than this takes a while, however quick each is.

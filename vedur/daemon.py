@@ -294,11 +294,13 @@ class Signals:
         self.wake.set()
 
     def leave(self) -> NoReturn:
-        """End the process now, as SIGTERM does."""
-        if self.on_exit:
-            self.on_exit()
-        logging.shutdown()
-        os._exit(1)
+        """End the process now, as SIGTERM does, whatever the signal has interrupted."""
+        try:
+            if self.on_exit:
+                self.on_exit()
+            logging.shutdown()
+        finally:
+            os._exit(1)
 
     def take_reload(self) -> bool:
         """Return True once after each SIGHUP."""

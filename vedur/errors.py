@@ -26,9 +26,10 @@ whoever knows more raises `error.with_values(...) from error`.
     ├── RowByRowNeeded           the net changes of a table cannot be merged
     ├── CopyAbandoned            a first copy is no longer wanted
     ├── CopyStateChanged         a first copy is not in the state that a step was for
-    ├── CopyMustWait             a small table cannot be loaded together with others
+    ├── CopyMustWait             a table cannot begin with the others of its group
     ├── MomentPassed             the worker went past the tick of a common moment
-    └── SessionNotShared         the worker's Spark session is not there, or refuses
+    ├── SessionNotShared         the worker's Spark session is not there, or refuses
+    └── ResidentLost             the task that stays is gone, or cannot be relied on
 """
 
 from __future__ import annotations
@@ -232,7 +233,7 @@ class CopyStateChanged(ControlFlow):
 
 
 class CopyMustWait(ControlFlow):
-    """A small table must wait for something: the others that it is loaded with must not."""
+    """Somebody else has locked or changed a table: those of its group must not wait for that."""
 
 
 class MomentPassed(ControlFlow):
@@ -241,3 +242,7 @@ class MomentPassed(ControlFlow):
 
 class SessionNotShared(ControlFlow):
     """There is no shared Spark session, it does not take this question, or it has ended."""
+
+
+class ResidentLost(ControlFlow):
+    """The resident task is gone, or cannot be relied on."""

@@ -15,8 +15,11 @@ from collections.abc import Callable
 POINTS: dict[str, tuple[str, ...]] = {
     # worker/batch.py: one batch of a leaf or a branch
     "batch": ("taken", "staged", "merged", "committed", "finished"),
-    # worker/stage_ahead.py: the range behind it, staged meanwhile
+    # worker/apply_range.py: the range behind it, staged meanwhile
     "ahead": ("begun", "taken"),
+    # pipeline/spark/resident.py: the task that stays is begun, has an order, has answered, is
+    # given up, is told to end
+    "resident": ("started", "ordered", "answered", "lost", "closed"),
     # worker/first_copy/context.py: a step of a first copy begins (`Step` there)
     "copy": (
         "register",
@@ -37,6 +40,14 @@ POINTS: dict[str, tuple[str, ...]] = {
         "merged",
         "replayed",
         "ok",
+        # many tables at a time: table.py registers, bundle.py loads, catch_up_together.py the rest
+        "registered_together",
+        "begun_together",
+        "emptied_together",
+        "loaded_together",
+        "ended_together",
+        "moved_together",
+        "ok_together",
         # several parts into one table: control.py announces one, table.py leads or joins, parts.py
         "announced",
         "led",
@@ -45,8 +56,8 @@ POINTS: dict[str, tuple[str, ...]] = {
         # worker/first_copy/places.py: a node to copy from
         "found",
     ),
-    # worker/system_events.py: a script of the set on a leaf
-    "script": ("started", "run", "finished"),
+    # worker/system_events.py: a script of the set on a leaf; first_copy/scripts.py: set copies back
+    "script": ("started", "copies", "run", "finished"),
     # node/moment.py: both nodes at one moment, for compare and repair
     "moment": ("awaited", "begun", "exported", "held", "ticked", "reached", "let_go"),
     "compare": ("counted",),
@@ -74,7 +85,7 @@ POINTS: dict[str, tuple[str, ...]] = {
     "rename": ("announced", "switched", "forgotten"),
     "tick": ("set",),
     # worker/roles/branch.py, worker/branch_queue.py: what a branch does beyond a leaf
-    "branch": ("published", "reported", "synced", "reopened"),
+    "branch": ("left_out", "published", "reported", "synced", "reopened"),
     # worker/combined_queue.py, worker/roles/part.py: what a part of a combined queue does
     "combined": ("published", "handled", "moved", "joined"),
     # ops/processes/many.py: a process of several queues; all pidfiles, all threads, one has ended

@@ -19,6 +19,7 @@ import logging.config
 import logging.handlers
 import os
 import re
+import select
 import shutil
 import sys
 import threading
@@ -26,6 +27,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from vedur.threads import current_job
 
@@ -190,6 +192,43 @@ def setup_logging(options: LogOptions) -> None:
     logging.getLogger("vedur").setLevel(_LEVELS[max(-1, min(2, options.verbosity))])
 
 
+class _Interruptible(logging.StreamHandler[Any]):
+    """A handler that a signal may interrupt in the middle of a line.
+
+    What the function of the signal logs then goes past the buffer, which Python lets nobody enter
+    twice. Where the file would block it is left out: a signal ends a process that waits for it.
+    """
+
+    _writing = False  # read and set under the lock of the handler
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line; may be called while this very method is under way in the same thread."""
+        if self._writing:
+            self._write_past(record)
+            return
+        self._writing = True
+        try:
+            super().emit(record)
+        finally:
+            self._writing = False
+
+    def _write_past(self, record: logging.LogRecord) -> None:
+        line = self.format(record) + self.terminator
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # no file, or none just now
+            number = self.stream.fileno()
+            if select.select([], [number], [], 0)[1]:
+                os.write(number, line.encode("utf-8", "backslashreplace"))
+
+    def flush(self) -> None:
+        """Write what the buffer holds, unless that is under way."""
+        with contextlib.suppress(RuntimeError):
+            super().flush()
+
+
+class _LogFile(_Interruptible, logging.handlers.RotatingFileHandler):
+    """The log file, which a signal may interrupt while it is being rotated, too."""
+
+
 class _JobRouter(logging.Handler):
     """Gives each line to the handlers of the job that its thread works for, and a line of no job to
     those of all. The console has the lines of all jobs."""
@@ -247,7 +286,7 @@ def setup_job_logging(verbosity: int, *, console: bool, log_format: str = "text"
     shown: logging.Handler | None = None
     if console:
         copy = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace")
-        shown = logging.StreamHandler(copy)
+        shown = _Interruptible(copy)
         shown.setFormatter(
             JsonFormatter(traceback=verbosity > 0)
             if log_format == "json"
@@ -275,7 +314,7 @@ def _handlers(options: LogOptions) -> list[logging.Handler]:
     handlers: list[logging.Handler] = []
     if options.logfile:
         handlers.append(
-            logging.handlers.RotatingFileHandler(
+            _LogFile(
                 options.logfile,
                 maxBytes=options.log_size,
                 backupCount=options.log_count,
@@ -284,7 +323,7 @@ def _handlers(options: LogOptions) -> list[logging.Handler]:
             )
         )
     if options.console and not (options.style == "pgqd" and options.verbosity < 0):
-        handlers.append(logging.StreamHandler(sys.stderr))
+        handlers.append(_Interruptible(sys.stderr))
     for handler in handlers:
         handler.setFormatter(formatter)
     if options.syslog_ident and (syslog := _syslog_handler(options)):
@@ -384,7 +423,7 @@ def drop_console() -> None:
     """Stop writing to stderr: the process has left its terminal."""
     root = logging.getLogger()
     for handler in list(root.handlers):
-        console = type(handler) is logging.StreamHandler
+        console = type(handler) is _Interruptible
         if console and getattr(handler, "vedur", False):
             root.removeHandler(handler)
             with contextlib.suppress(OSError, ValueError):

@@ -17,3 +17,4 @@ def hide(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 hide.rewrites = ("mail", "password")
 hide.filters = False
+hide.by_column = True

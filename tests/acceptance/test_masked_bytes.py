@@ -15,7 +15,18 @@ import pytest
 from tests.acceptance.test_passwords_and_tls import spark_pages
 from tests.fixtures.pg import VERSIONS
 from tests.fixtures.place import new_place
-from tests.integration.test_obfuscate import DDL, MASKED, PLANTED, RULES, expected, insert, present
+from tests.integration.test_obfuscate import (
+    DDL,
+    FOLK,
+    FOLK_RULES,
+    MASKED,
+    PLANTED,
+    RULES,
+    expected,
+    folk_as_expected,
+    insert,
+    present,
+)
 from tests.labs.handlers import KEY
 from vedur import db as vdb
 from vedur.demo.lab import Lab
@@ -63,10 +74,11 @@ def test_no_byte_of_a_clear_value_is_written(lab: Lab) -> None:
             db.execute("create database shop")
         with vdb.connect(server.connstr("shop"), autocommit=True) as db:
             db.execute(ddl)
+            db.execute(FOLK)
     events, port = lab.base / "events", free_port()
     events.mkdir()
     rules = lab.base / "rules.json"
-    rules.write_text(json.dumps(RULES))
+    rules.write_text(json.dumps(RULES | FOLK_RULES))
     there, here = root.connstr("shop"), leaf.connstr("shop")
     lab.worker_ini("src", there, {"node_name": "src", "public_node_location": there})
     lab.worker_ini(
@@ -86,20 +98,27 @@ def test_no_byte_of_a_clear_value_is_written(lab: Lab) -> None:
     lab.ticker_ini("root", {"database_list": "shop"})
     with vdb.connect(there, autocommit=True) as source, vdb.connect(here, autocommit=True) as db:
         insert(source, *range(1, 400))
+        source.execute(
+            "insert into folk select i, 'planted ' || i, '1977-03-01', now(), ''"
+            " from generate_series(1, 2000) i"
+        )
         lab.londiste("src", "create-root")
         lab.londiste("dst", "create-leaf")
         lab.start_ticker()
         for ini in ("src", "dst"):
             lab.run("londiste3", "-v", "-v", "-d", str(lab.inis[ini]), "worker", timeout=300.0)
-        lab.londiste("src", "add-table", "people")
-        lab.londiste("dst", "add-table", "people", "--handler=obfuscate")
+        lab.londiste("src", "add-table", "people", "folk")
+        lab.londiste("dst", "add-table", "people", "folk", "--handler=obfuscate")
         lab.londiste("dst", "wait-sync", timeout=600.0)
         insert(source, *range(400, 500))
         source.execute("update people set name = 'planted again' where id % 3 = 0")
         source.execute("delete from people where id % 5 = 0")
+        source.execute("update folk set name = 'PLANTED ' || id where id > 100")  # by column
+        source.execute("delete from folk where id between 500 and 1000")
         lab.londiste("dst", "wait-root", timeout=600.0)
-        lab.londiste("dst", "compare", "people", timeout=600.0)
+        lab.londiste("dst", "compare", "people", "folk", timeout=600.0)
         assert present(db) == expected(source)
+        assert folk_as_expected(source, db)
         pages = "\n".join(spark_pages(port))
         db.execute("checkpoint")
     assert "people" in pages

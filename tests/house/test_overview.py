@@ -23,6 +23,8 @@ CODE = re.compile(r"`([^`\n]+)`")
 MODULE = re.compile(r"[\w/]+\.py")
 CALLED = re.compile(r"([A-Za-z_][\w.]*)\(\)")
 COUNTED = re.compile(r"Modules: (\d+)\.")
+#: The most modules that each walk may open, in the order of the page.
+MOST = (26, 36, 28)
 
 
 def sections() -> dict[str, str]:
@@ -91,6 +93,12 @@ def test_the_modules_of_a_walk_are_counted(title: str) -> None:
 
 def test_there_are_three_walks() -> None:
     assert len(walks()) == 3
+
+
+def test_the_walks_stay_short() -> None:
+    counts = [len(set(modules_of(text))) for text in walks().values()]
+    longer = [(title, n) for title, n, most in zip(walks(), counts, MOST, strict=True) if n > most]
+    assert longer == [], "a walk opens more modules than it may: tell the work in fewer places"
 
 
 def test_every_package_is_drawn() -> None:

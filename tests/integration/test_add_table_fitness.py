@@ -20,8 +20,7 @@ from vedur.ops import show
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.check import check
 from vedur.ops.resync import resync
-from vedur.ops.session import Session
-from vedur.ops.sync_lists import sync_tables
+from vedur.ops.session import Session, sync_tables
 from vedur.sql import query
 
 __all__ = ["installed", "lab", "quick_leaf"]

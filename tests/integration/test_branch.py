@@ -191,7 +191,7 @@ def test_a_batch_that_is_staged_ahead_and_got_longer(
     make_chain: MakeChain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Raw events of both parts are passed on once, however the net changes are staged."""
-    monkeypatch.setattr("vedur.worker.stage_ahead.PREFETCH_EVENTS", 1)
+    monkeypatch.setattr("vedur.worker.apply_range.PREFETCH_EVENTS", 1)
     chain = make_chain(3)
     chain.table("public.t", TABLE)
     chain.table("public.u", "create table u (id int primary key, n int)")
@@ -239,7 +239,7 @@ def test_raw_events_that_are_gone_are_staged_again(
     seen: list[int] = []
 
     def emptied(self: BatchRun[Any], staged: Any) -> Any:
-        if self.runner.branch is not None and not seen:
+        if self.runner.own_queue is not None and not seen:
             seen.append(1)
             for row in self.db.query("select oid::regclass from pg_class where relname ~ '^raw_'"):
                 self.db.execute(f"truncate {row[0]}")
@@ -274,7 +274,7 @@ POINTS = [
 def test_a_crash_loses_nothing_and_doubles_nothing(
     make_chain: MakeChain, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    monkeypatch.setattr("vedur.worker.stage_ahead.PREFETCH_EVENTS", 1)
+    monkeypatch.setattr("vedur.worker.apply_range.PREFETCH_EVENTS", 1)
     chain = make_chain(3, max_batch_events=20, on_error="quarantine-row")
     chain.table("public.t", TABLE)
     mid = chain["n2"]

@@ -16,7 +16,7 @@ from tests.integration.test_branch import script
 from tests.integration.test_replay_histories import OPS, TABLES, Session
 from tests.labs.chain import Chain
 from vedur.queue import batches
-from vedur.worker import stage_ahead
+from vedur.worker import apply_range
 
 pytestmark = [
     pytest.mark.hypothesis,
@@ -46,7 +46,7 @@ def test_a_branch_equals_the_root(
 ) -> None:
     monkeypatch.setattr(batches, "EVENTS_PER_SLICE", 3)
     monkeypatch.setattr(batches, "DENSE_ROWS", 0)
-    monkeypatch.setattr(stage_ahead, "PREFETCH_EVENTS", 2)
+    monkeypatch.setattr(apply_range, "PREFETCH_EVENTS", 2)
     chain = make_chain(4)
     for name, ddl in TABLES.items():
         # one table is on every node, one on the last only, one on the branches only

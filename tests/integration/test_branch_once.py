@@ -52,7 +52,7 @@ def run(node: Node) -> None:
 @pytest.mark.draw("branches")
 def test_tasks_that_run_twice(make_chain: MakeChain, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark runs a task again whose answer it did not get; the first attempt has committed."""
-    monkeypatch.setattr("vedur.worker.stage_ahead.PREFETCH_EVENTS", 1)
+    monkeypatch.setattr("vedur.worker.apply_range.PREFETCH_EVENTS", 1)
 
     def twice(spark: Any, do: Any, items: Sequence[Any], kept: Any = None) -> list[Any]:
         run_here(spark, do, items)
@@ -77,7 +77,7 @@ def test_errors_that_the_worker_survives(
     make_chain: MakeChain, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     """Every second time; the process goes on, with what it has in memory and in staging tables."""
-    monkeypatch.setattr("vedur.worker.stage_ahead.PREFETCH_EVENTS", 1)
+    monkeypatch.setattr("vedur.worker.apply_range.PREFETCH_EVENTS", 1)
     chain = make_chain(3, max_batch_events=20)
     chain.table("public.t", TABLE)
     for step in range(6):
@@ -104,7 +104,7 @@ def test_a_second_worker_of_the_branch(
     make_chain: MakeChain, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     """It sweeps the staging tables of the first one, stages into them, and is quicker."""
-    monkeypatch.setattr("vedur.worker.stage_ahead.PREFETCH_EVENTS", 1)
+    monkeypatch.setattr("vedur.worker.apply_range.PREFETCH_EVENTS", 1)
     chain = make_chain(3, max_batch_events=20)
     chain.table("public.t", TABLE)
     for step in range(6):
@@ -134,7 +134,7 @@ def test_a_copy_of_upstream_begins_while_a_batch_is_staged(
     make_chain: MakeChain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The batch of several ticks is refused (40001) and comes again tick by tick."""
-    monkeypatch.setattr("vedur.worker.stage_ahead.PREFETCH_EVENTS", 1)
+    monkeypatch.setattr("vedur.worker.apply_range.PREFETCH_EVENTS", 1)
     chain = make_chain(3, max_batch_events=40)
     chain.table("public.t", TABLE)
     mid = chain["n2"]
@@ -227,7 +227,7 @@ def test_a_range_that_is_completed_after_tables_were_altered(
     make_chain: MakeChain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both parts are in one staging table, whose columns are counted: they must be the same."""
-    monkeypatch.setattr("vedur.worker.stage_ahead.PREFETCH_EVENTS", 1)
+    monkeypatch.setattr("vedur.worker.apply_range.PREFETCH_EVENTS", 1)
     chain = make_chain(3)
     chain.table("public.t", "create table t (id int primary key, a text, b text)")
     chain.table("public.u", "create table u (id int primary key)")

@@ -14,7 +14,7 @@ from tests.labs.in_process import run_here
 from tests.labs.leaf import Leaf
 from tests.labs.pair import Pair
 from vedur import db as vdb
-from vedur.change.copytext import readable
+from vedur.change.formats import readable
 from vedur.config import LondisteSettings
 from vedur.errors import StateError
 from vedur.node.info import NodeType

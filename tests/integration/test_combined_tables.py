@@ -234,6 +234,7 @@ def test_a_condition_or_a_handler_on_a_part_stops_its_worker(make_combined: Make
     for attrs, said in (
         ("copy_condition=id+%3E+1", r'this node has only some rows of table "public\.t"'),
         ("handler=londiste%28ignore_truncate%3D1%29", r'"public\.t" has handler "londiste\('),
+        ("part_column=part", r'table "public\.t" has part column "part" here'),
     ):
         lab.dbs["c1"].execute(text, [attrs])
         with pytest.raises(StateError, match=said):

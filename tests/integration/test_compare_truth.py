@@ -227,7 +227,8 @@ def test_what_is_not_proven_is_said(
         assert found.exit_code == found.bad == 1
         shared = (
             '"public.{}" has rows of other tables, too (public.{}), and "public.{}" has no '
-            "condition that tells its rows from theirs: which rows should be there cannot be told"
+            "condition or part column that tells its rows from theirs: "
+            "which rows should be there cannot be told"
         )
         columns = "not compared, exist on one side only: district, extra"
         gone = 'table "public.gone" does not exist on the target: nothing to compare'
@@ -241,8 +242,9 @@ def test_what_is_not_proven_is_said(
             "v (numeric there, numeric(10,2) here): 1 row(s)",
             "public.a": shared.format("together", "b", "a"),
             "public.b": '"public.together" has rows of other tables, too (public.a), and table '
-            '"public.a" of queue "q" has no condition (--where) that tells its rows from those of '
-            "the others: which rows should be there cannot be told",
+            '"public.a" of queue "q" has no condition (--where) and no part column (--part-column) '
+            "that tells its rows from those of the others: which rows should be there cannot be "
+            "told",
             "public.c": shared.format("c", "c2", "c"),
             "public.c2": "Table public.c2 not ready yet on provider",
         }

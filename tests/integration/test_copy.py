@@ -399,7 +399,7 @@ def test_more_spark_slots_than_connections(lab: Lab) -> None:
 
 def test_more_copies_at_a_time_take_effect_among_tables_of_a_group(lab: Lab) -> None:
     """`parallel_copies` is raised, by -r, while the first of three tables is being loaded."""
-    lab.slice_bytes = 64 << 10  # no table is small enough to be loaded together with others
+    lab.slice_bytes = 4 << 10  # less than a page: no table is loaded together with others
     names = ("public.a", "public.b", "public.c")
     for db in (lab.root, lab.leaf):
         db.execute("".join(f"create table {n} (id int primary key);" for n in names))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +13,13 @@ from tests.labs.chain import Chain
 from tests.labs.first_copy import Crash
 from tests.labs.pair import QUEUE, call
 from vedur import failpoint
+from vedur.clock import SYSTEM
 from vedur.db import Database
 from vedur.errors import StateError, UsageError, VedurError
 from vedur.node.info import NodeType
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.drop_node import drop_node
+from vedur.ops.execute.run import execute
 from vedur.ops.resync import resync
 from vedur.sql import query
 
@@ -119,6 +122,25 @@ def test_copy_from_the_nearest_node(fork: Fork) -> None:
     fork.finish()
     fork.resync(copy_node="n2")
     assert fork.attrs == "copy_node=n2"
+    fork.finish()
+
+
+@pytest.mark.draw("copies")
+def test_a_node_that_has_yet_to_run_a_script_is_waited_for(fork: Fork, tmp_path: Path) -> None:
+    """The leaf has run it and will not run it again: the rows must have it."""
+    chain = fork.chain
+    (tmp_path / "s.sql").write_text("update public.t set v = v || '!'")
+    with chain["n1"].session() as root:
+        execute(root, [str(tmp_path / "s.sql")])
+    fork.change()
+    chain.catch_up("mid", "low")
+    fork.add(copy_node="n2")
+    for _ in range(50):
+        chain["mid"].worker.work()
+        chain["low"].worker.work()
+        SYSTEM.sleep(0.05)
+    assert fork.consumers("n2") == [CONSUMER]
+    assert chain.states("low") == {"public.t": None}
     fork.finish()
 
 

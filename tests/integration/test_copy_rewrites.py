@@ -17,7 +17,8 @@ from tests.labs.first_copy import Lab
 from vedur import db as vdb
 from vedur.db.copy import pump
 from vedur.errors import VedurError
-from vedur.pipeline.copy import task
+from vedur.pipeline.copy import load
+from vedur.pipeline.copy.load import LoadTask
 from vedur.pipeline.copy.shape import changed
 from vedur.worker.first_copy.context import Step
 
@@ -138,7 +139,7 @@ def test_no_rewrite_loses_rows(
             meanwhile.do(table)
             return done
 
-        monkeypatch.setattr(task, "pump", after_a_slice)
+        monkeypatch.setattr(load, "pump", after_a_slice)
     lab.start(meanwhile.at(steps.get(when, Step.FOREIGN_KEYS)))
     lab.wait_ok()
     lab.settle()
@@ -157,20 +158,20 @@ def test_a_slice_that_fails_keeps_no_transaction_open(
     make(lab, {"t": PLAIN})
     opened: list[vdb.Database] = []
     kept: list[VedurError] = []
-    open_source, check = task.LoadTask.open_source, task.LoadTask._require_same_file
+    open_source, check = LoadTask.open_source, LoadTask._require_same_file
 
-    def opening(self: task.LoadTask) -> vdb.Database:
+    def opening(self: LoadTask) -> vdb.Database:
         opened.append(open_source(self))
         return opened[-1]
 
-    def failing(self: task.LoadTask, source: vdb.Database, piece: Any) -> None:
+    def failing(self: LoadTask, source: vdb.Database, piece: Any) -> None:
         check(self, source, piece)
         if not kept:
             kept.append(changed(self.table.table))
             raise kept[0]
 
-    monkeypatch.setattr(task.LoadTask, "open_source", opening)
-    monkeypatch.setattr(task.LoadTask, "_require_same_file", failing)
+    monkeypatch.setattr(LoadTask, "open_source", opening)
+    monkeypatch.setattr(LoadTask, "_require_same_file", failing)
     lab.start(lambda table, step: None)
     lab.wait_ok()
     lab.settle()
@@ -266,7 +267,7 @@ def test_a_load_whose_snapshot_was_not_kept_to_its_end_does_not_count(
             end_holder(lab)
         return done
 
-    monkeypatch.setattr(task, "pump", after_a_slice)
+    monkeypatch.setattr(load, "pump", after_a_slice)
     meanwhile = Meanwhile(lab, {})
     lab.start(meanwhile.at(Step.LOAD))
     lab.wait_ok()

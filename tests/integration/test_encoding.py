@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -173,17 +173,10 @@ def test_not_on_a_branch() -> None:
         _require_place(branch, MENDS, handler)
 
 
+@pytest.mark.spark
 def test_compare_expects_mended_rows(
-    ascii_root: vdb.Database,
-    newest: Any,
-    make_db_on: Callable[..., vdb.Database],
-    monkeypatch: pytest.MonkeyPatch,
+    ascii_root: vdb.Database, newest: Any, make_db_on: Callable[..., vdb.Database], spark: Any
 ) -> None:
-    def here(_spark: object, work: Sequence[Any], do: Callable[[Any], Any], _what: str) -> Any:
-        return [do(item) for item in work]
-
-    monkeypatch.setattr(expected, "collect", here)
-    monkeypatch.setattr(expected, "tasks_a_side", lambda _spark, _limit: 1)
     leaf = make_db_on(newest, autocommit=True)
     for db in (ascii_root, leaf):
         install(db)
@@ -200,7 +193,7 @@ def test_compare_expects_mended_rows(
             db.execute("set transaction isolation level repeatable read")
             names.append(db.value("select pg_export_snapshot()"))
         at = pair.at(*names, "vedur compare")
-        with expected.stage_expected(None, at, limit=1) as staged:  # type: ignore[arg-type]
+        with expected.stage_expected(spark, at, limit=1) as staged:
             side = staged.source
             with moment(side.connstr, side.begin()) as db:
                 text = f"select v, b::text, tags from {side.table} t where {side.selected}"

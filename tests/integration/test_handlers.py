@@ -274,7 +274,7 @@ def test_the_root_tells_the_hash(
 
 
 def test_a_branch_passes_on_what_it_leaves_alone(
-    make_chain: Callable[..., Chain], without_spark: None
+    make_chain: Callable[..., Chain], without_spark: None, use_handlers: UseHandlers
 ) -> None:
     chain = make_chain(3)
     chain.table("public.t", DDL)
@@ -285,10 +285,20 @@ def test_a_branch_passes_on_what_it_leaves_alone(
     assert chain.require_same("t", "n3") == ["(3,3,c)"]
     assert content(chain["n2"].db, "t") == []
     chain.require_queues()
-    set_handler(chain["n2"].db, "public.t", "transform(function=tests.labs.transforms:same)")
-    chain.tick()
-    with pytest.raises(StateError, match="cannot be on a branch: a branch passes all events on"):
-        chain["n2"].worker.work()
+    refusal = "cannot be on a branch: a branch passes all events on as they are, so its queue "
+    use_handlers({"public.t": {"*": "hash"}, "public.u": {"*": "hash"}})
+    chain.table("public.u", "create table u (id int primary key)")
+    chain["n2"].db.execute("select londiste.local_remove_table(%s, 'public.u')", [QUEUE])
+    with chain["n2"].session() as session:
+        with pytest.raises(UsageError, match=refusal):
+            add_table(session, AddTable(tables=["u"], handler="obfuscate"))
+        with pytest.raises(UsageError, match=refusal):
+            change_handler(session, ChangeHandler(table="t", handler="obfuscate", resync=True))
+    for stored in ("transform(function=tests.labs.transforms:same)", "obfuscate"):
+        set_handler(chain["n2"].db, "public.t", stored)
+        chain.tick()
+        with pytest.raises(StateError, match=refusal):
+            chain["n2"].worker.work()
 
 
 # -- what cannot be served ------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.integration import test_transform as transforms
 from tests.integration.test_obfuscate import (
     DDL,
     MASKED,
@@ -18,7 +19,9 @@ from tests.integration.test_obfuscate import (
 )
 from tests.labs.compare import Lab, make_lab  # noqa: F401
 from tests.labs.handlers import UseHandlers, set_handler, use_handlers
+from tests.labs.pair import content
 from vedur.errors import StateError
+from vedur.handlers.registry import handler_attr
 from vedur.ops.compare import CompareOptions, compare
 from vedur.ops.compare_tables import local_tables, make_nodes, pair_at_one_moment, plan_pair
 from vedur.ops.repair import RepairOptions, repair
@@ -73,6 +76,38 @@ def test_masked_rows_are_compared_and_repaired(
     assert lab.leaf.query("select 1 from pg_class where relname like 'expected\\_%%'") == []
     assert list(leaks(lab.leaf)) == []
     assert not [word for word in PLANTED if word in caplog.text]
+
+
+@pytest.mark.draw("compare")
+def test_transformed_rows_are_compared_and_repaired(
+    make_lab: Callable[..., Lab],  # noqa: F811
+) -> None:
+    """Rows that a function leaves out, columns that it adds, changes and drops."""
+    lab = make_lab()
+    lab.pair.table("public.t", transforms.DDL, dest_ddl=transforms.HERE)
+    set_handler(lab.leaf, "public.t", handler_attr("transform", [f"function={transforms.SHOUT}"]))
+    lab.root.execute(
+        "insert into t select n, case when n % 7 = 0 then 'secret' else 'v' || n end, 'private'"
+        " from generate_series(1, 200) n"
+    )
+    lab.start()
+    lab.settle()
+    assert content(lab.leaf, "t") == transforms.expected(lab.root)
+
+    def differing() -> int:
+        with lab.session() as session:
+            return compare(session, CompareOptions(tables=("t",), rows=True), lab.spark).bad
+
+    assert differing() == 0
+    lab.plant("update t set v = 'v' || id where id < 4")  # as on the root
+    lab.plant("delete from t where id between 10 and 12")
+    lab.plant("insert into t values (14, 'SECRET', 6)")  # on the root, and left out
+    assert differing() == 1
+    with lab.session() as session:
+        (done,) = repair(session, RepairOptions(tables=("t",), apply=True), lab.spark)
+    assert (done.inserts, done.updates, done.deletes) == (3, 3, 1)
+    assert content(lab.leaf, "t") == transforms.expected(lab.root)
+    assert differing() == 0
 
 
 @pytest.mark.draw("compare")

@@ -173,6 +173,8 @@ COMMANDS = [
     ["leaf", "add-table", "t", "--copy-condition={}"],
     ["leaf", "add-table", "t", "--copy-condition={}", "--force"],
     ["leaf", "add-table", "t", "--where={}"],
+    ["leaf", "add-table", "t", "--part-column={}"],
+    ["leaf", "add-table", "t", "--columns=id", "--part-column=a={}"],
     ["leaf", "add-table", "t", "--columns={}"],
     ["leaf", "add-table", "t", "--columns=id,a={}"],
     ["leaf", "add-table", "t", "--columns=id,a={}", "--create", "--dest-table=made"],
@@ -635,7 +637,7 @@ def test_a_condition_in_the_registry_cannot_end_the_copy(
     """Written past our commands, as a role that may write the registry can."""
     assert main("londiste3", [nodes.ini(nodes.leaf), "add-table", "t"]) == 0
     capsys.readouterr()
-    from vedur.pipeline.copy.load import plan_table
+    from vedur.pipeline.copy import plan_table
     from vedur.tables.mapping import TableMap
 
     for text in (f"true) to stdout; {DROP}; --", f"true; {DROP}"):

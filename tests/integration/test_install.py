@@ -12,6 +12,7 @@ from vedur import __version__
 from vedur import db as vdb
 from vedur.db import install as installer
 from vedur.db.install import State, inspect, install
+from vedur.errors import DatabaseError
 from vedur.sql import SCHEMAS
 
 pytestmark = pytest.mark.every_version
@@ -66,7 +67,7 @@ def test_failure_leaves_nothing(bare_db: vdb.Database, monkeypatch: pytest.Monke
         return files
 
     monkeypatch.setattr(installer, "schema_files", broken)
-    with pytest.raises(vdb.database.DatabaseError, match="division by zero"):
+    with pytest.raises(DatabaseError, match="division by zero"):
         install(bare_db)
     bare_db.rollback()
     assert set(_states(bare_db).values()) == {State.MISSING}
@@ -139,7 +140,7 @@ def test_an_upgrade_step_that_fails_leaves_everything_as_it_was(
     before = db.query("select * from vedur.component order by schema")
     db.execute("drop function pgq.version()")  # what the first schema would have brought back
     db.commit()
-    with pytest.raises(vdb.database.DatabaseError, match="division by zero"):
+    with pytest.raises(DatabaseError, match="division by zero"):
         install(db)
     db.rollback()
     assert db.query("select * from vedur.component order by schema") == before

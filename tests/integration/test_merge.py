@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.labs.in_process import without_spark  # noqa: F401
-from tests.labs.merge import MergeLab, make_merge
+from tests.labs.merge import MergeLab, PartLab, make_merge
 from vedur import db as vdb
 from vedur import failpoint
 from vedur.catalog.tables import change_table_attr
@@ -26,6 +26,8 @@ from vedur.ops.repair import RepairOptions, repair
 from vedur.ops.resync import resync
 from vedur.ops.session import Session
 from vedur.pipeline.copy import Budget
+from vedur.pipeline.replay.stage import SparkReplay
+from vedur.status.snapshot import read_node
 from vedur.tables.indexes import NOTHING_GONE, TableDdl
 from vedur.worker.first_copy.context import Step
 
@@ -140,6 +142,8 @@ def test_a_lead_that_is_gone_for_long_keeps_what_others_have_loaded(
     lab.wait(lambda: all(part.state == {"public.t": "in-copy"} for part in others))
     said = 'its copy waits until table "public.t" of queue "s1" (node "s1_root"), the first of'
     lab.wait(lambda: sum(said in line for line in caplog.messages) == len(others))
+    lead_named = 'wait for table "public.t" of queue "s1" (node "s1_root")'
+    lab.wait(lambda: [_waits(lab, part) for part in others] == [lead_named] * 2)
     lead.start(dies)
     lab.wait(lambda: "died here" in lead.error())
     lead.stop()
@@ -148,11 +152,33 @@ def test_a_lead_that_is_gone_for_long_keeps_what_others_have_loaded(
     lab.wait(lambda: all(part.state == {"public.t": "catching-up"} for part in others))
     assert lab.leaf.value("select count(*) from t") == 100
     assert lab.leaf.value(STRUCTURE) is None
+    for part in others:
+        lab.wait(lambda p=part: _waits(lab, p) == "wait for the other parts of public.t")  # type: ignore[misc]
     lab.start()
     lab.wait_ok()
     lab.settle()
+    assert [_waits(lab, part) for part in lab.parts] == [""] * 3
     assert lab.merged() == lab.union()
     assert lab.leaf.value(STRUCTURE) == before
+
+
+def _waits(lab: MergeLab, part: PartLab) -> str:
+    """What `status` says that its copy waits for."""
+    return ", ".join(c.waits for c in read_node(lab.leaf, part.queue, "full").copy_waits)
+
+
+def test_a_part_that_is_removed_while_it_waits_leaves_nothing(make_merge: MakeMerge) -> None:
+    lab = make_merge(2)
+    lab.make(DDL, "public.t")
+    fill(lab)
+    add(lab, merge_all=True)
+    two = lab.parts[1]
+    two.start()
+    lab.wait(lambda: "of queue" in _waits(lab, two))
+    with two.session() as session:
+        remove_table(session, ["t"])
+    text = "select count(*) from vedur.copy_progress where queue_name = 's2'"
+    lab.wait(lambda: lab.leaf.value(text) == 0)
 
 
 def test_a_copy_that_waits_for_connections_of_others_ends_with_its_worker(
@@ -633,3 +659,48 @@ def test_parts_that_put_one_foreign_key_aside_at_once_do_not_stumble(make_merge:
         thread.join(60)
     assert done == [1]
     assert lab.leaf.value(PENDING) == 1
+
+
+def test_tables_that_catch_up_share_the_places_of_their_queue(
+    make_merge: MakeMerge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of several queues in a process: all that catch up have the places that one would."""
+    lab = make_merge(1)
+    (part,) = lab.parts
+    names = [f"t{n}" for n in range(4)]
+    for name in names:
+        lab.make(f"create table {name} (id int primary key, v text)", f"public.{name}")
+    part.slots, part.worker_slots = Budget(2), Budget(1)
+    lock, inside, most = threading.Lock(), [0], [0]
+    stage = SparkReplay.stage
+
+    def staged(self: SparkReplay, *words: Any) -> Any:
+        if " copy " not in self.queue:
+            return stage(self, *words)
+        with lock:
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+        try:
+            threading.Event().wait(1.0)  # so long do others have to come in
+            return stage(self, *words)
+        finally:
+            with lock:
+                inside[0] -= 1
+
+    monkeypatch.setattr(SparkReplay, "stage", staged)
+    failpoint.set_hook(lambda place: _change(part, names) if place == "copy.loaded" else None)
+    with part.session() as session:
+        add_table(session, AddTable(tables=names))
+    lab.start()
+    lab.wait_ok()
+    lab.settle()
+    assert most[0] <= 3
+    for name in names:
+        assert lab.merged(name) == lab.union(name)
+
+
+def _change(part: PartLab, names: list[str]) -> None:
+    with vdb.connect(part.root.connstr, autocommit=True) as db:
+        for name in names:
+            db.execute(f"insert into {name} select coalesce(max(id), 0) + 1, 'x' from {name}")
+            db.execute("select pgq.force_tick(%s)", [part.queue])

@@ -12,9 +12,12 @@ import pytest
 
 from tests.fixtures.wait import until
 from tests.integration.test_branch import change
+from tests.integration.test_dead_subsets import allow
 from tests.labs.chain import Chain, Node
+from tests.labs.moving_root import alive, make_bank, move, roots, settle
 from tests.labs.pair import QUEUE
 from tests.labs.tree import kill_at
+from vedur import failpoint
 from vedur.db import connect
 from vedur.errors import StateError
 from vedur.node.info import NodeInfo, NodeType, get_node_info, get_queue_locations
@@ -25,6 +28,8 @@ from vedur.ops.move_position import MoveTo, move_position
 from vedur.ops.pause import pause, resume
 from vedur.ops.rejoin.run import RejoinOptions, rejoin
 from vedur.ops.rename_node import rename_node
+from vedur.ops.resurrect.run import ResurrectOptions, resurrect
+from vedur.ops.takeover.verify import Verdict
 from vedur.pipeline.repair import open_stage, refilter
 from vedur.tables.stages import held_stage, quarantine_area, stage_prefix
 
@@ -132,6 +137,70 @@ def test_two_nodes_of_one_job_name_are_not_put_below_one_provider(make_chain: Ma
         pytest.raises(StateError, match=r'is that of node "b".*drop-node one of the two'),
     ):
         rejoin(session, RejoinOptions(apply=True))
+
+
+@pytest.mark.draw("takeovers")
+def test_a_takeover_takes_no_consumer_of_another_node(
+    make_chain: MakeChain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The root reads from nobody, so a node further down may have its job name."""
+    chain = make_bank(make_chain, 2, leaf=False)
+    other = chain.add(
+        "x", NodeType.LEAF, chain.make_db(), provider="n2", own={"job_name": "n1_job"}
+    )
+    chain.catch_up()
+    steps: list[str] = []
+    with alive(chain):
+        stands = place(chain["n2"], "n1_job") or 0
+        monkeypatch.setattr(failpoint, "_hook", steps.append)
+        with pytest.raises(
+            StateError, match=r'"n1_job" on node "n2" is that of node "x".*drop-node'
+        ):
+            move(chain, "n1", "n2")
+        assert roots(chain) == ["n1"]
+        assert "takeover.closed" not in steps, "it is seen before anything is changed"
+        settle(chain)
+        assert (place(chain["n2"], "n1_job") or 0) > stands, "the other node reads on"
+    assert info_of(other).provider_node == "n2"
+
+
+@pytest.mark.draw("takeovers")
+def test_a_failover_leaves_a_node_whose_consumer_is_anothers(make_chain: MakeChain) -> None:
+    chain = make_bank(make_chain, 2, leaf=False)
+    own = {"job_name": "shared"}
+    chain.add("x", NodeType.LEAF, chain.make_db(), provider="n2", own=own)
+    chain.add("y", NodeType.LEAF, chain.make_db(), provider="n1", own=own)
+    chain.catch_up()
+    lost = chain["n1"]
+    chain.nodes.remove(lost)
+    allow(lost, False)
+    with alive(chain):
+        assert move(chain, "n1", "n2", dead_root=True) is Verdict.NODES_LEFT
+        chain["n2"].db.execute("insert into acct values (1000, 1)")
+        settle(chain, "x")
+    assert roots(chain) == ["n2"]
+    assert info_of(chain["y"]).provider_node == "n1", "it is left as it is, and named"
+    worker = "select worker_name from pgq_node.subscriber_info where subscriber_node = %s"
+    assert [chain["n2"].db.value(worker, [name]) for name in ("x", "y")] == ["shared", None]
+
+
+@pytest.mark.draw("takeovers")
+def test_resurrect_takes_no_consumer_of_another_node(make_chain: MakeChain) -> None:
+    chain = make_bank(make_chain, 2, leaf=False)
+    lost = chain["n1"]
+    chain.nodes.remove(lost)
+    allow(lost, False)
+    with alive(chain):
+        move(chain, "n1", "n2", dead_root=True)
+        chain.add("x", NodeType.LEAF, chain.make_db(), provider="n2", own={"job_name": "n1_job"})
+    stands = place(chain["n2"], "n1_job")
+    allow(lost, True)
+    with (
+        lost.session() as session,
+        pytest.raises(StateError, match=r'"n1_job" on node "n2" is that of node "x".*drop-node'),
+    ):
+        resurrect(session, ResurrectOptions())
+    assert (info_of(lost).node_type, place(chain["n2"], "n1_job")) == (NodeType.ROOT, stands)
 
 
 # -- watermarks -----------------------------------------------------------------------------------

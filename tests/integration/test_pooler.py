@@ -70,7 +70,7 @@ def make_pooler(db: vdb.Database, tmp_path: Path) -> Iterator[MakePooler]:
     yield make
     for process in running:
         process.terminate()
-        process.wait(10)
+        process.wait(120)
     pooler._proven.clear()
 
 

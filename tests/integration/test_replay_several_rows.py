@@ -71,6 +71,25 @@ def test_a_key_with_several_rows_stops_the_batch(
     leaf.same(f"public.{t}")
 
 
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_that_goes_while_the_worker_runs_is_noticed(quick_leaf: MakeLeaf, key: str) -> None:
+    """Nothing tells the worker, and no column changes."""
+    leaf = quick_leaf()
+    leaf.pair.table("public.several", "create table several (id int primary key, v text)")
+    leaf.root.execute("insert into several values (1, 'x'), (2, 'x')")
+    leaf.catch_up()
+    leaf.root.execute("update several set v = 'y'")
+    leaf.catch_up()
+    leaf.leaf.execute(KEYS[key])
+    leaf.leaf.execute(PLANT.format("insert into several values (2, 'second')"))
+    leaf.root.execute("update several set v = 'z' where id = 2")
+    with pytest.raises(StateError, match=r'table "public.several": key .*2.* names several rows'):
+        leaf.catch_up()
+    leaf.leaf.execute(PLANT.format("delete from several where v = 'second'"))
+    leaf.catch_up()
+    leaf.same("public.several")
+
+
 def test_a_new_row_whose_deferrable_key_is_there_stops_the_batch(quick_leaf: MakeLeaf) -> None:
     """In the role of a replica the server would take it."""
     leaf = quick_leaf()

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from tests.fixtures.pg import TestServer
-from vedur.change.net import Kind
+from vedur.change.event import Kind
 from vedur.db import Database
 from vedur.errors import DatabaseError, RowByRowNeeded, StaleStage, StateError
 from vedur.pipeline.replay.commit import Commit

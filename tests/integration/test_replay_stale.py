@@ -10,10 +10,11 @@ import pytest
 from tests.labs.in_process import quick_leaf  # noqa: F401
 from tests.labs.leaf import Leaf
 from tests.labs.pair import QUEUE, call
-from vedur.errors import StaleStage
+from vedur import db as vdb
+from vedur.errors import InternalError, StaleStage
 from vedur.pipeline.replay.collapse import Collapser
 from vedur.pipeline.replay.staging_tables import log_name
-from vedur.tables.mapping import TableSpec, TargetColumn
+from vedur.tables.mapping import TableSpec, TargetColumn, note_shape, shape_id
 from vedur.worker.batch import BatchRun
 
 
@@ -93,6 +94,94 @@ def test_a_column_that_was_altered_meanwhile_takes_values_whole(
         "select id, n from t order by id"
     )
     assert len(seen) > 1
+
+
+@pytest.mark.parametrize("when", ["lock", "open_quarantine"])
+def test_a_table_that_another_worker_has_begun_to_copy_takes_no_changes(
+    quick_leaf: Callable[..., Leaf],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    when: str,
+) -> None:
+    """`resync` came when they were staged, and the rows of the copy are newer: also where it came
+    when this was looked at already."""
+    caplog.set_level("INFO", "vedur")
+    leaf = quick_leaf()
+    leaf.pair.table("public.t", "create table t (id int primary key, v int)")
+    leaf.root.execute("insert into t values (1, 1)")
+    leaf.catch_up()
+
+    def copy(n: int) -> None:
+        if n == 1:
+            with vdb.connect(leaf.leaf.connstr, autocommit=True) as other, other.transaction():
+                other.execute("set local session_replication_role = replica")
+                other.execute("update londiste.table_info set merge_state = 'in-copy'")
+                other.execute("truncate t; insert into t values (1, 3)")
+
+    between(monkeypatch, copy, when)
+    leaf.root.execute("update t set v = 2")
+    leaf.catch_up()
+    assert leaf.leaf.query("select * from t") == [(1, 3)]
+    assert [m for m in caplog.messages if "is being copied anew" in m]
+
+
+def test_a_table_that_the_batch_itself_takes_out_is_no_reason_to_stage_again(
+    quick_leaf: Callable[..., Leaf],  # noqa: F811
+) -> None:
+    leaf = quick_leaf()
+    leaf.pair.table("public.t", "create table t (id int primary key, v int)")
+    leaf.root.execute("insert into t values (1, 1)")
+    call(leaf.root, "londiste.local_remove_table", QUEUE, "public.t")
+    leaf.catch_up()
+    assert leaf.leaf.query("select * from t") == [(1, 1)]
+    assert leaf.leaf.value("select count(*) from londiste.table_info") == 0
+
+
+def test_sets_of_columns_are_told_apart(
+    quick_leaf: Callable[..., Leaf],  # noqa: F811
+) -> None:
+    """These two have the same CRC; each event has one of them."""
+    leaf = quick_leaf()
+    ddl = "create table t (id int primary key, plumless text)"
+    leaf.pair.table("public.t", ddl, dest_ddl=ddl.replace(")", ", buckeroo text)"))
+    leaf.root.execute("insert into t values (1, 'a'), (2, 'b')")
+    leaf.root.execute("alter table t rename plumless to buckeroo")
+    leaf.root.execute("insert into t values (3, 'c')")
+    leaf.catch_up()
+    rows = [(1, "a", None), (2, "b", None), (3, None, "c")]
+    assert leaf.leaf.query("select * from t order by id") == rows
+    assert shape_id(("id", "plumless")) != shape_id(("id", "buckeroo"))
+    known: dict[int, tuple[str, ...]] = {}
+    note_shape(known, 7, ("id", "plumless"))
+    note_shape(known, 7, ("id", "plumless"))
+    with pytest.raises(InternalError, match="id, plumless and id, buckeroo"):
+        note_shape(known, 7, ("id", "buckeroo"))
+
+
+def test_updates_without_a_row_are_counted_once_where_a_run_is_taken_apart(
+    quick_leaf: Callable[..., Leaf],  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A TRUNCATE in the run has them counted at once; another table's event fails behind it."""
+    leaf = quick_leaf()
+    for t in ("t", "u"):  # SQL fragments are always replayed one by one
+        leaf.pair.table(
+            f"public.{t}", f"create table {t} (id int primary key, n int)", flags="AIUDQ"
+        )
+    leaf.leaf.execute("alter table u add check (n > 0)")
+    leaf.leaf.execute(
+        "update londiste.table_info set table_attrs = 'on_error=quarantine-row'"
+        " where table_name = 'public.u'"
+    )
+    leaf.root.execute("insert into t values (1, 1)")
+    leaf.catch_up()
+    leaf.leaf.execute("set session_replication_role = replica; delete from t")
+    leaf.root.execute("update t set n = 2")
+    leaf.root.execute("truncate t")
+    leaf.root.execute("insert into u values (1, -1)")
+    leaf.catch_up()
+    said = [m for m in caplog.messages if "found no row" in m]
+    assert said in ([], ["public.t: 1 update(s) found no row on this node"])
 
 
 def test_what_is_never_right_becomes_an_error(

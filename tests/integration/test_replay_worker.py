@@ -13,10 +13,9 @@ from tests.labs.pair import QUEUE, WORKER
 from vedur.db import connect
 from vedur.db.conninfo import with_params
 from vedur.errors import LostPosition
-from vedur.queue.batches import get_ticks
-from vedur.queue.slices import Slice, Tick, cut, whole
+from vedur.queue.batches import Slice, Tick, cut, get_ticks, whole
+from vedur.worker.apply_range import StageAhead
 from vedur.worker.batch import position_allows
-from vedur.worker.stage_ahead import StageAhead
 
 pytestmark = pytest.mark.spark
 
@@ -180,7 +179,7 @@ def test_a_truncate_in_another_slice_than_events_that_keep_their_order(
 def test_batches_staged_ahead_arrive_in_order(
     make_leaf: Callable[..., Leaf], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vedur.worker.stage_ahead.PREFETCH_EVENTS", 1)
+    monkeypatch.setattr("vedur.worker.apply_range.PREFETCH_EVENTS", 1)
     leaf = make_leaf(max_batch_events=1200)
     leaf.pair.table("public.t", "create table t (id int primary key, v int unique)")
     taken: list[bool] = []

@@ -14,7 +14,7 @@ from tests.labs.first_copy import Lab
 from tests.labs.pair import QUEUE, call
 from vedur.errors import StateError
 from vedur.names import quote_ident
-from vedur.pipeline.copy.load import plan_table
+from vedur.pipeline.copy import plan_table
 from vedur.tables.mapping import TableMap
 
 OWN_TYPES = """

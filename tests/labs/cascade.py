@@ -10,7 +10,7 @@ from typing import Any
 
 from vedur import db as vdb
 from vedur.change.snapshot import Snapshot
-from vedur.queue.slices import Tick, whole
+from vedur.queue.batches import Tick, whole
 from vedur.sql import query
 
 #: What a consumer gets of an event; ev_txid is each node's own.

@@ -21,11 +21,10 @@ from vedur.ops.session import Session
 from vedur.pipeline.copy import SparkLoader
 from vedur.pipeline.replay.stage import make_replay
 from vedur.worker.batch import BatchRunner
-from vedur.worker.branch_queue import BranchQueue
-from vedur.worker.combined_queue import CombinedQueue
 from vedur.worker.first_copy.context import CopySetup
 from vedur.worker.first_copy.control import Copying
 from vedur.worker.loop import Worker
+from vedur.worker.own_queue import choose_own_queue
 from vedur.worker.system_events import Registers
 
 #: What a consumer gets of an event; ev_txid is each node's own.
@@ -70,9 +69,8 @@ class Node:
         return self.settings.queue_name
 
     def _runner(self, provider: str, state: WorkerState) -> BatchRunner[Any]:
-        branch = BranchQueue(self.queue) if state.node_type is NodeType.BRANCH else None
-        combined = CombinedQueue(self.queue) if state.combined_queue else None
-        forward = branch is not None or combined is not None
+        own_queue = choose_own_queue(self.queue, state)
+        forward = own_queue is not None
         applier = make_replay(self.spark, self.settings, self.queue, provider, forward=forward)
         return BatchRunner(
             applier,
@@ -82,8 +80,7 @@ class Node:
             max_batch_events=self.settings.max_batch_events,
             parallel=self.parallel,
             on_error=Policy(self.settings.on_error),
-            branch=branch,
-            combined=combined,
+            own_queue=own_queue,
             registers=Registers.of(self.settings),
         )
 

@@ -45,6 +45,8 @@ class PartLab:
         self.retry_sleep = 0.2
         self.on_error = "stop"
         self.budget: Budget | None = None  # of connections; its own
+        self.slots: Budget | None = None  # for tasks; as many as it wants
+        self.worker_slots: Budget | None = None
         self.running: tuple[threading.Thread, Signals] | None = None
         for db in (root, leaf):
             for name, at in ((self.node, root), ("full", leaf)):
@@ -97,6 +99,9 @@ class PartLab:
             f"{self.queue}_leaf",
             self.leaf.connstr,
             retry_sleep=self.retry_sleep,
+            parallel_copies=4,
+            slots=self.slots,
+            worker_slots=self.worker_slots,
             on_step=hook,
             on_error=Policy(self.on_error),
         )

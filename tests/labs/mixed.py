@@ -189,6 +189,7 @@ class Load:
     foreign key between the two."""
 
     TABLES = ("public.acct", "public.note")
+    KEPT = 100  # rows of `note`
     DDL = (
         "create table acct (id int primary key, n int not null)",
         "create table note (id int primary key, acct int references acct, v text)",
@@ -221,7 +222,7 @@ class Load:
             db.execute("rollback to savepoint s")
             db.execute("insert into note values (%s, %s, e'a\\tb\\\\ é')", [at, one])
             db.execute("update acct set n = n + 1 where id = %s", [two])
-            db.execute("delete from note where id = %s", [at - 300])
+            db.execute("delete from note where id = %s", [at - self.KEPT])
 
     def __enter__(self) -> Load:
         self._thread.start()

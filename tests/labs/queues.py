@@ -72,6 +72,15 @@ class Queues:
             db.execute(text, [begin, begin + count - 1])
             db.execute(f"update t{n} set v = v || '.'")
 
+    def change(self, n: int, count: int) -> None:
+        """Change rows, and take as many out and in again."""
+        have = self._rows[n]
+        with vdb.connect(self.root(n), autocommit=True) as db:
+            db.execute(f"update t{n} set v = md5(random()::text) where id < %s", [count])
+            db.execute(f"delete from t{n} where id >= %s", [have - count])
+            text = f"insert into t{n} select i, 'new' from generate_series(%s::int, %s::int) i"
+            db.execute(text, [have - count, have - 1])
+
     def equal(self, n: int) -> bool:
         """Are both sides the same, row by row?"""
         text = f"select md5(string_agg(t::text, ',' order by id)) from t{n} t"

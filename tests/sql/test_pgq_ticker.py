@@ -106,7 +106,7 @@ def test_a_tick_is_announced(queue: vdb.Database, other: vdb.Database) -> None:
     other.execute("listen pgq_tick")
     queue.call("pgq.force_tick", "q")
     tick = queue.value("select pgq.ticker('q')")
-    notes = list(other.raw.notifies(timeout=5, stop_after=1))
+    notes = list(other.raw.notifies(timeout=60, stop_after=1))
     assert [(n.channel, n.payload) for n in notes] == [("pgq_tick", f"q:{tick}")]
 
 

@@ -26,7 +26,7 @@ def dead_pid() -> int:
 
 def run_python(code: str, *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code, *args], capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", code, *args], capture_output=True, text=True, timeout=120
     )
 
 
@@ -232,6 +232,56 @@ def test_double_interrupt_is_a_fast_exit(looping, tmp_path: Path) -> None:
     assert "WARNING Double ^C, fast exit" in looping.stderr.readline()
     assert looping.wait(120) == 1
     assert not (tmp_path / "x.pid").exists()
+
+
+#: Its log is interrupted by a signal after the bytes of its first line have been written, while
+#: Python still holds the buffer; a second signal comes while the first one logs.
+INTERRUPTED = """
+import io, logging, os, signal, sys
+from vedur.daemon import PidFile, Signals
+from vedur.log import LogOptions, setup_logging
+wanted = [signal.Signals[name] for name in sys.argv[3:]]
+class Raw(io.FileIO):
+    def write(self, data):
+        done = super().write(data)
+        if wanted:
+            os.kill(os.getpid(), wanted.pop(0))
+        return done
+def opened(number):
+    return io.TextIOWrapper(io.BufferedWriter(Raw(number, "a")), line_buffering=True)
+if sys.argv[2]:
+    setup_logging(LogOptions(logfile=sys.argv[2], console=False))
+    (log,) = [each for each in logging.getLogger().handlers if hasattr(each, "vedur")]
+    log.setStream(opened(os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)))
+else:
+    sys.stderr = opened(2)
+    setup_logging(LogOptions())
+pidfile = PidFile(sys.argv[1]); pidfile.acquire()
+signals = Signals(on_exit=pidfile.release); signals.install()
+logging.getLogger("vedur").info("working")
+signals.wait(0.001)
+logging.getLogger("vedur").info("going on")
+"""
+
+
+@pytest.mark.parametrize("logfile", ["", "x.log"], ids=["console", "file"])
+@pytest.mark.parametrize(
+    ("numbers", "code", "told"),
+    [
+        (["SIGTERM"], 1, ["working", "Got SIGTERM, fast exit"]),
+        (["SIGINT"], 0, ["working", "Got SIGINT, shutting down", "going on"]),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else "",
+)
+def test_a_signal_may_come_while_a_line_is_written(
+    tmp_path: Path, logfile: str, numbers: list[str], code: int, told: list[str]
+) -> None:
+    log = str(tmp_path / logfile) if logfile else ""
+    done = run_python(INTERRUPTED, str(tmp_path / "x.pid"), log, *numbers)
+    assert done.returncode == code
+    lines = ((tmp_path / logfile).read_text() if logfile else done.stderr).splitlines()
+    assert [line.split(" ", 4)[-1] for line in lines] == told
+    assert (tmp_path / "x.pid").exists() == (code == 0)
 
 
 def test_terminate_is_a_fast_exit(looping, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from vedur.errors import VedurError
 from vedur.log import mask
 from vedur.names import parse_name, quote_ident
 from vedur.pipeline.replay.collapse import Collapser
-from vedur.script.rename import rename_tables
+from vedur.script.on_node import rename_tables
 from vedur.script.script import parse_script, without_transaction
 from vedur.tables.mapping import TableSpec, TargetColumn
 

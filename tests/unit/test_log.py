@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import logging
 import os
 import re
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.fixtures.wait import until
-from vedur.db.contract import literal
+from vedur.db.database import literal
 from vedur.log import (
     TRACE,
     LogOptions,
@@ -278,6 +280,39 @@ def test_other_peoples_loggers_have_a_file_of_their_own(tmp_path: Path, capsys) 
     send_to_file(("some.library",), "")
 
 
+class _Blocked(io.StringIO):
+    """A terminal that takes nothing more; a signal comes while a line is being written to it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def fileno(self) -> int:
+        return self.number
+
+    def write(self, text: str) -> int:
+        if "first" in text:
+            log.info("what the function of the signal says")
+        return super().write(text)
+
+
+def test_a_line_of_a_signal_waits_for_nobody(monkeypatch) -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 1024)
+    os.set_blocking(writer, True)
+    monkeypatch.setattr(sys, "stderr", _Blocked(writer))
+    setup_logging(LogOptions())
+    log.info("first")
+    log.info("second")
+    lines = sys.stderr.getvalue().splitlines()
+    assert [line.partition("INFO ")[2] for line in lines] == ["first", "second"]
+    os.close(reader)
+    os.close(writer)
+
+
 # -- several jobs -------------------------------------------------------------------------------
 
 
@@ -287,10 +322,11 @@ def test_each_job_has_its_own_log(tmp_path, capfd) -> None:
         direct_job(job, LogOptions(logfile=str(tmp_path / job), log_format=form, console=False))
     with working_for("a"):
         log.info("of a, password=%s", "secret")
-        Thread(target=log.info, args=("of a thread of a",)).start()
+        thread = Thread(target=log.info, args=("of a thread of a",))
+        thread.start()
+        thread.join()  # it writes its file first, then the console
     with working_for("b"):
         log.info("of b")
-    assert until(lambda: "thread of a" in (tmp_path / "a").read_text())
     log.info("of nobody")
     direct_job("a", None)
     with working_for("b"):

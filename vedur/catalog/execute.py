@@ -5,8 +5,7 @@ from __future__ import annotations
 from vedur.catalog.sequences import get_seq_list
 from vedur.catalog.tables import get_table_list
 from vedur.catalog.watch import accept_script, begin_script
-from vedur.db import Database
-from vedur.db.contract import Answer, command
+from vedur.db import Answer, Database, command
 from vedur.script.on_node import LocalNames
 from vedur.sql import query
 

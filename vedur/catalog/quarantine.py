@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -152,6 +152,14 @@ def forget_stuck_event(db: Database, queue: str, consumer: str) -> None:
         clear_stuck_event(db, queue, consumer)
         for request in get_open_skips(db, queue, consumer):
             end_skip(db, request, "the copy that it was asked of has ended")
+
+
+def forget_stuck_events(db: Database, queue: str, consumers: Sequence[str]) -> None:
+    """Do the same for several consumers; most of them have nothing of the kind."""
+    if available(db):
+        asked = {"queue": queue, "consumers": list(consumers)}
+        for row in db.query(query("copies", "with_troubles"), asked):
+            forget_stuck_event(db, queue, row.name)
 
 
 def get_stuck_events(db: Database, queue: str) -> list[StuckEvent]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vedur.db import Database
-from vedur.db.contract import Answer, command, exec_query
+from vedur.db import Answer, Database, command, exec_query
 
 
 @dataclass(frozen=True)

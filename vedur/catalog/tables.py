@@ -17,14 +17,13 @@ from vedur.change.attrs import (
     keeps_rows,
     same_but_policy,
 )
-from vedur.db import Database
-from vedur.db.contract import Answer, command, exec_query
+from vedur.db import Answer, Database, Row, command, exec_query, report
 from vedur.errors import DatabaseError, StateError
 from vedur.handlers.registry import Handled, facts_queries, resolve
 from vedur.names import parse_name
 from vedur.sql import query
 from vedur.tables.filter import Columns, parse_columns
-from vedur.tables.mapping import TableMap
+from vedur.tables.mapping import PartColumn, TableMap
 
 #: merge_state of a table whose copy is done; `?` is how old versions wrote it.
 OK_STATES = ("ok", "?")
@@ -54,6 +53,7 @@ class TableInfo:
     facts_problem: str = field(default="", compare=False)
     # has a condition, and rows of other tables are in the same table here
     shared: bool = field(default=False, compare=False)
+    queue: str = field(default="", compare=False)  # the set that it is of
 
     @property
     def attrs(self) -> dict[str, str | None]:
@@ -77,6 +77,7 @@ class TableInfo:
         handler cannot be served."""
         attrs = self.attrs
         listed = attrs.get(COLUMNS)
+        part = PartColumn.read(attrs, self.queue)
         plain = TableMap(
             self.table_name,
             self.dest_table,
@@ -86,7 +87,8 @@ class TableInfo:
             handler=attrs.get(HANDLER),
             keeps_rows=keeps_rows(attrs),
             on_error=attrs.get(ON_ERROR),
-            shared=self.shared,
+            shared=self.shared and part is None,
+            part=part,
         )
         handled = resolve(self)
         return plain if handled is None else apply_handler(plain, handled)
@@ -166,6 +168,7 @@ def get_table_list(db: Database, queue: str) -> TableSet:
             copy_role=row.copy_role,
             copy_pos=row.copy_pos or 0,
             dest_table=row.dest_table or row.table_name,
+            queue=queue,
         )
         for row in exec_query(db, "londiste.get_table_list", queue)
     )
@@ -270,6 +273,8 @@ def missing_part(there: TableInfo, wanted: TableMap) -> str:
         return by_handler
     if not has.applies or set(wanted.operations) - set(has.operations):
         return by_handler
+    if has.part is not None:
+        return "the rows of other sets, too"
     condition, listed = has.condition, has.columns
     same_names = _keeps_names(listed) and _keeps_names(wanted.columns)
     if condition and not (same_names and condition == wanted.condition):
@@ -337,12 +342,24 @@ def hold_table(db: Database, queue: str, seen: TableInfo) -> bool:
     policy for refused events is no change: a copy that goes on would come to the same.
     """
     row = db.one(query("copy", "hold_table"), [queue, seen.table_name])
-    return (
-        row is not None
-        and (row.merge_state, row.custom_snapshot, row.dest_table)
-        == (seen.merge_state, seen.custom_snapshot, seen.dest_table)
-        and same_but_policy(row.table_attrs, seen.table_attrs)
-    )
+    return row is not None and is_as_seen(row, seen)
+
+
+def hold_tables(db: Database, queue: str, seen: Sequence[TableInfo]) -> set[str]:
+    """Lock the rows of several tables as `hold_table` does, but wait for nobody; returns the names
+    of those that are locked now and have not changed since `seen`."""
+    known = {table.table_name: table for table in seen}
+    rows = db.query(query("copies", "hold_tables"), [queue, list(known)])
+    return {row.table_name for row in rows if is_as_seen(row, known[row.table_name])}
+
+
+def is_as_seen(row: Row | TableInfo, seen: TableInfo) -> bool:
+    """Is it still the registration of a table, and the step of its copy, that was seen? Pure."""
+    return (row.merge_state, row.custom_snapshot, row.dest_table) == (
+        seen.merge_state,
+        seen.custom_snapshot,
+        seen.dest_table,
+    ) and same_but_policy(row.table_attrs, seen.table_attrs)
 
 
 def hold_ready(db: Database, queue: str, seen: TableInfo) -> TableInfo | None:
@@ -392,6 +409,26 @@ def change_table_state(
             return None
         local_set_table_state(db, queue, seen.table_name, snapshot, state)
     return replace(seen, custom_snapshot=snapshot, merge_state=state)
+
+
+def change_table_states(
+    db: Database, queue: str, held: Sequence[TableInfo], state: str, *, keep_snapshot: bool
+) -> list[TableInfo]:
+    """Change the state of tables that the caller holds (`hold_tables`), in its transaction; returns
+    them as they are then. Without `keep_snapshot` their snapshots go."""
+    moved = [
+        replace(t, merge_state=state, custom_snapshot=t.custom_snapshot if keep_snapshot else None)
+        for t in held
+    ]
+    words = {
+        "queue": queue,
+        "names": [table.table_name for table in moved],
+        "snapshots": [table.custom_snapshot for table in moved],
+        "state": state,
+    }
+    for row in db.query(query("copies", "set_states"), words):
+        report(Answer(row.ret_code, row.ret_note, row))
+    return moved
 
 
 def local_set_table_attrs(db: Database, queue: str, table: str, attrs: str | None) -> Answer:

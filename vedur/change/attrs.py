@@ -15,6 +15,8 @@ HANDLER_MARK = "handler_mark"
 ON_ERROR = "on_error"
 COLUMNS = "columns"
 COPY_NODE = "copy_node"
+PART_COLUMN = "part_column"
+PART_VALUE = "part_value"
 SKIP_TRUNCATE = "skip_truncate"
 MERGE = "merge"
 

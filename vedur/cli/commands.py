@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vedur.cli.grammar import Command, Option, option
+from vedur.cli.grammar import Command, Option, option, seconds
 
 _NODES = "Nodes"
 _TABLES = "Tables and sequences"
@@ -25,13 +25,13 @@ _MOVE_WAIT = option(
     help="give up if the new provider is behind and does not come up within this time, or if the "
     "worker does not answer (default 60)",
     metavar="SECONDS",
-    kind=float,
+    kind=seconds,
 )
 _MAX_LAG = option(
     "--max-lag",
     help="give up if the new root is further behind than this (default 10)",
     metavar="SECONDS",
-    kind=float,
+    kind=seconds,
 )
 _NOCHECK = option("--nocheck", help="do not check that CONNSTR leads to the database of INI")
 _PROVIDER = option(
@@ -43,7 +43,7 @@ _MAX_WAIT = option(
     "--max-wait",
     help="give up if the node is behind and does not catch up within this time (default 60)",
     metavar="SECONDS",
-    kind=float,
+    kind=seconds,
 )
 _ON_ERROR = option(
     "--on-error",
@@ -128,6 +128,12 @@ _ADD_TABLE: tuple[Option, ...] = (
     option(
         "--no-merge",
         help="use only this queue's table, although other queues have one of this name",
+    ),
+    option(
+        "--part-column",
+        help="merged tables: the column here, which the root does not have, that tells the rows of "
+        "this part; every row comes with VALUE in it (default: the name of the queue)",
+        metavar="NAME[=VALUE]",
     ),
     _ON_ERROR,
     option(
@@ -338,7 +344,7 @@ COMMANDS: tuple[Command, ...] = (
                 help="open the old root again if the new one is not open within this time "
                 "(default 30)",
                 metavar="SECONDS",
-                kind=float,
+                kind=seconds,
             ),
         ),
         examples=(
@@ -460,7 +466,7 @@ COMMANDS: tuple[Command, ...] = (
                 "--max-wait",
                 help="give up if the worker does not reach a tick within this time (default 120)",
                 metavar="SECONDS",
-                kind=float,
+                kind=seconds,
             ),
             _JSON,
         ),
@@ -497,13 +503,13 @@ COMMANDS: tuple[Command, ...] = (
                 help="give up if transactions that may still write do not end within this time "
                 "(default 60)",
                 metavar="SECONDS",
-                kind=float,
+                kind=seconds,
             ),
             option(
                 "--max-wait",
                 help="give up if the worker does not reach a tick within this time (default 120)",
                 metavar="SECONDS",
-                kind=float,
+                kind=seconds,
             ),
             _JSON,
         ),
@@ -562,7 +568,8 @@ COMMANDS: tuple[Command, ...] = (
         "first is added, and every table that cannot be added is named with its reason.\n\n"
         "Two tables may bring rows to one local table (--dest-table) only if each has a "
         "condition (--where) that separates its rows from the other's, and the second is added "
-        "with --skip-truncate or --expect-sync.\n\n"
+        "with --skip-truncate or --expect-sync. A column of this node alone may tell them instead "
+        "(--part-column), also where both have the same keys.\n\n"
         "The first copy reads from the provider. A provider that lacks the table, or has some of "
         "its rows or columns, cannot be copied from; then another node can be (--find-copy-node, "
         "--copy-node). Changes come from the provider in any case.",
@@ -886,7 +893,8 @@ COMMANDS: tuple[Command, ...] = (
         details="Each script is one transaction; begin and commit inside are ignored. "
         "Statements that cannot run inside a transaction (such as VACUUM) are refused. Every node "
         "runs it at the same place in the stream of changes. A script is known by its file name "
-        "and runs once.\n\n"
+        "and runs once. A table whose first copy on a node is not done there, and which the "
+        "script may touch, is copied anew behind it.\n\n"
         "Comment lines before the first statement say where it runs: --*-- Local-Table: a, b "
         "means nodes that have these tables, and @a@ in the text is the node's name of it. Other "
         "keys: Local-Sequence, Local-Destination (the set's name of a table that is local and "

@@ -17,17 +17,16 @@ from vedur.ops.rejoin import run as ops_rejoin
 from vedur.ops.session import Session
 
 
-def _require_numbers(limit: int, max_wait: float) -> None:
-    """Raise unless both are what a number of rows or seconds can be."""
-    for value in (limit, max_wait):
-        if value < 0:
-            raise UsageError(f"--limit and --max-wait are numbers from 0 up, got {value}")
+def _require_limit(limit: int) -> None:
+    """Raise unless it is what a number of rows can be."""
+    if limit < 0:
+        raise UsageError(f"--limit is a number from 0 up, got {limit}")
 
 
 def compare(call: Call, settings: LondisteSettings) -> int:
     rows = call.options.rows or call.options.limit is not None
     options = call.fill(ops_compare.CompareOptions, tables=call.args, rows=rows)
-    _require_numbers(options.limit, options.max_wait)
+    _require_limit(options.limit)
     with Session(settings) as session:
         result = ops_compare.compare(session, options)
     if call.options.json:
@@ -37,7 +36,7 @@ def compare(call: Call, settings: LondisteSettings) -> int:
 
 def repair(call: Call, settings: LondisteSettings) -> None:
     options = call.fill(ops_repair.RepairOptions, tables=call.args)
-    _require_numbers(options.limit, options.max_wait)
+    _require_limit(options.limit)
     with Session(settings) as session:
         repairs = ops_repair.repair(session, options)
     if call.options.json:
@@ -46,7 +45,7 @@ def repair(call: Call, settings: LondisteSettings) -> None:
 
 def rejoin(call: Call, settings: LondisteSettings) -> None:
     options = call.fill(ops_rejoin.RejoinOptions)
-    _require_numbers(options.limit, options.max_wait)
+    _require_limit(options.limit)
     with Session(settings) as session:
         result = ops_rejoin.rejoin(session, options)
     if call.options.json:

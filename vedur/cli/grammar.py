@@ -53,6 +53,17 @@ class Option:
         parser.add_argument(*self.names, **more)
 
 
+def seconds(text: str) -> float:
+    """Parse a time to wait. Python also takes `nan` for a number, and nothing is ever later."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"a number of seconds from 0 up is needed, not {text!r}")
+    return value
+
+
 def option(*names: str, help: str, **more: Any) -> Option:
     """Make an `Option`: `option("--all", help="…")`, `option("-n", help="…", metavar="N")`."""
     return Option(names, help, **more)

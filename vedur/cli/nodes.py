@@ -73,12 +73,8 @@ def change_provider(call: Call, settings: LondisteSettings) -> None:
 
 
 def _max_wait(call: Call) -> float:
-    seconds = call.options.max_wait
-    if seconds is None:
-        return ops_change_provider.MAX_WAIT
-    if seconds < 0:
-        raise UsageError(f"--max-wait is a number from 0 up, got {seconds}")
-    return float(seconds)
+    given: float | None = call.options.max_wait
+    return ops_change_provider.MAX_WAIT if given is None else given
 
 
 def tag_dead(call: Call, settings: LondisteSettings) -> None:
@@ -120,7 +116,6 @@ def takeover(call: Call, settings: LondisteSettings) -> int:
         )
     if chosen.all and chosen.abort:
         raise UsageError("--abort opens the old root again and moves nobody: leave out --all")
-    timeout = _seconds("--timeout", chosen.timeout)
     options = TakeoverOptions(
         node=chosen.node,
         everybody=chosen.all,
@@ -130,8 +125,8 @@ def takeover(call: Call, settings: LondisteSettings) -> int:
         dry_run=chosen.dry_run,
         abort=chosen.abort,
         compare=not chosen.no_compare,
-        max_lag=_seconds("--max-lag", chosen.max_lag),
-        timeout=TIMEOUT if timeout is None else timeout,
+        max_lag=chosen.max_lag,
+        timeout=TIMEOUT if chosen.timeout is None else chosen.timeout,
     )
     with Session(settings) as session:
         return ops_takeover.takeover(session, call.args[0], options)
@@ -146,7 +141,7 @@ def switchover(call: Call, settings: LondisteSettings) -> int | None:
     options = TakeoverOptions(
         node=chosen.node,
         dead=tuple(chosen.dead),
-        max_lag=_seconds("--max-lag", chosen.max_lag),
+        max_lag=chosen.max_lag,
     )
     with Session(settings) as session:
         old, new, reasons = ops_takeover.check_switchover(session, options)
@@ -159,11 +154,3 @@ def switchover(call: Call, settings: LondisteSettings) -> int | None:
     else:
         print(f"yes: {new} can take over from {old}")
     return 1 if reasons else None
-
-
-def _seconds(name: str, value: float | None) -> float | None:
-    if value is None:
-        return None
-    if not 0 <= value < float("inf"):
-        raise UsageError(f"{name} is a number from 0 up, got {value}")
-    return float(value)

@@ -17,10 +17,8 @@ _FORMATS = ("text", "json", "sql")
 
 def resurrect(call: Call, settings: LondisteSettings) -> None:
     options = call.fill(ops_resurrect.ResurrectOptions)
-    for name in ("limit", "timeout", "max_wait"):
-        if getattr(options, name) < 0:
-            shown = name.replace("_", "-")
-            raise UsageError(f"--{shown} is a number from 0 up, got {getattr(options, name)}")
+    if options.limit < 0:
+        raise UsageError(f"--limit is a number from 0 up, got {options.limit}")
     if options.keep_rows and options.copy:
         raise UsageError("give one of --keep-rows and --copy")
     with Session(settings) as session:

@@ -287,6 +287,14 @@ class LondisteSettings:
         _VEDUR,
         ours=True,
     )
+    resident_task: str = declare(
+        kinds.choice("auto", "off"),
+        "auto",
+        "while small batches follow each other: a Spark task that stays does them (auto), or each\n"
+        "is a Spark job of its own (off); auto needs three slots of a local master",
+        _VEDUR,
+        ours=True,
+    )
     web_port: int = declare(
         kinds.integer(0),
         0,

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from vedur.db.database import (
+    Answer,
     CopyReader,
     CopyWriter,
     Database,
     Notification,
     Row,
+    command,
     connect,
+    exec_query,
+    log_contract_call,
+    report,
     set_replication_role,
 )
 
 __all__ = [
+    "Answer",
     "CopyReader",
     "CopyWriter",
     "Database",
     "Notification",
     "Row",
+    "command",
     "connect",
+    "exec_query",
+    "log_contract_call",
+    "report",
     "set_replication_role",
 ]

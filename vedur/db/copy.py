@@ -26,7 +26,8 @@ from select import POLLIN, POLLOUT, poll
 import psycopg
 from psycopg import pq
 
-from vedur.db.database import Database, error_class
+from vedur.db.database import Database
+from vedur.db.driver_errors import error_class
 from vedur.db.row_security import explain, is_row_security
 from vedur.errors import ConnectError, DatabaseError
 

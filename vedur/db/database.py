@@ -1,4 +1,5 @@
-"""One connection to one database, with our errors and our log lines.
+"""One connection to one database, with our errors and our log lines, and the calls of functions of
+the contract through it.
 
 Rows come back as named tuples. Every error of the driver leaves this module as a `DatabaseError`
 (or its `ConnectError`, `PrivilegeError`) whose message is the server's own first line; the
@@ -8,9 +9,10 @@ statement stays available in `.values["query"]`.
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Iterator, Mapping, Sequence
+import select
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self, cast
 
 import psycopg
@@ -18,11 +20,13 @@ from psycopg import sql as pgsql
 from psycopg.rows import namedtuple_row
 
 from vedur.db.conninfo import cut_password, with_defaults
+from vedur.db.driver_errors import SHUT, connect_state, is_silence, translate
 from vedur.db.of_job import keep_in_mind
 from vedur.db.pooler import require_own_session
-from vedur.db.row_security import explain, is_row_security
 from vedur.db.silence import Connection
-from vedur.errors import ConnectError, DatabaseError, PrivilegeError, first_line
+from vedur.errors import ConnectError, InternalError, PrivilegeError, RefusedError, first_line
+from vedur.log import mask_connstr
+from vedur.names import quote_literal
 from vedur.sql import query
 
 log = logging.getLogger(__name__)
@@ -45,22 +49,6 @@ _PIN = (
     "; select pg_catalog.set_config('synchronous_commit', 'on', false)"
     " where pg_catalog.current_setting('synchronous_commit') = 'off'"
 )
-
-#: libpq keeps the SQLSTATE of a refused connection to itself; these are the sentences of 57P03.
-_NOT_READY = re.compile(
-    r"the database system is "
-    r"(starting up|shutting down|in recovery mode|not (yet )?accepting connections)"
-)
-_SHUT = re.compile(r'FATAL: +database ".*" (does not exist|is not currently accepting connections)')
-#: What the system and libpq say where no server was reached. Everything else was said by a server,
-#: or because of what a server has said, in any language.
-_SILENCE = re.compile(
-    r"Connection refused|timeout expired|timed out|could not translate host name|failed to resolve"
-    r"|Name or service not known|No route to host|Network is unreachable|Host is (down|unreachable)"
-    r"|No such file or directory|Connection reset by peer|server closed the connection unexpectedly"
-)
-_SPEECH = re.compile(r"failed: [^:\n]+:  ")  # libpq writes two spaces behind a server's severity
-_ATTEMPT = re.compile(r"^- .*$", re.MULTILINE)
 
 Row = Any
 Params = Sequence[Any] | Mapping[str, Any] | None
@@ -85,44 +73,6 @@ class CopyWriter(Protocol):
     def write(self, block: bytes, /) -> None: ...
 
 
-def _connect_state(error: psycopg.Error) -> str | None:
-    """Return the SQLSTATE of a failed connect, as far as the message shows it."""
-    if error.sqlstate is None and _NOT_READY.search(str(error)):
-        return "57P03"
-    return error.sqlstate
-
-
-def is_silence(text: str) -> bool:
-    """Tell from the text of a failed connect whether no server was there to refuse it. Where
-    several addresses were tried, none may have had one."""
-    attempts = _ATTEMPT.findall(text) or [text]
-    return all(_SILENCE.search(each) and not _SPEECH.search(each) for each in attempts)
-
-
-def error_class(state: str | None) -> type[DatabaseError]:
-    """Return the error class for a SQLSTATE."""
-    if state == "42501":
-        return PrivilegeError
-    if state is None or state.startswith("08") or state in ("57P01", "57P02", "57P03"):
-        return ConnectError
-    return DatabaseError
-
-
-def _translate(error: psycopg.Error, name: str, query: str | None, role: str) -> DatabaseError:
-    message = error.diag.message_primary or first_line(error)
-    if is_row_security(error.sqlstate, error.diag.source_function):
-        message = explain(message, role)
-    return error_class(error.sqlstate)(
-        message,
-        sqlstate=error.sqlstate,
-        connection=name,
-        query=query,
-        detail=error.diag.message_detail,
-        hint=error.diag.message_hint,
-        context=error.diag.context,
-    )
-
-
 class Database:
     """A connection. Without autocommit a transaction opens by itself and waits for commit()."""
 
@@ -131,6 +81,7 @@ class Database:
         self.name = name
         self.connstr = connstr
         self.role = raw.info.user  # who logged in; libpq forgets it with the connection
+        self.sets_roles: bool | None = None  # is there a function of the contract that does?
 
     # -- statements ---------------------------------------------------------------------------
 
@@ -282,6 +233,15 @@ class Database:
             received = self.raw.notifies(timeout=timeout, stop_after=1)
             return [Notification(n.channel, n.payload) for n in received]
 
+    def wait_for_notice(self, timeout: float) -> bool:
+        """Wait up to `timeout` seconds for any NOTIFY, asleep: `notifications` wakes ten times a
+        second. Needs autocommit and LISTEN."""
+        if self.notifications(0):
+            return True
+        waiter = select.poll()
+        waiter.register(self.fileno(), select.POLLIN)
+        return bool(waiter.poll(timeout * 1000)) and bool(self.notifications(0))
+
     def fileno(self) -> int:
         """Return the socket, so that a loop can wait on several connections."""
         return self.raw.fileno()
@@ -305,7 +265,7 @@ class Database:
         try:
             yield
         except psycopg.Error as error:
-            raise _translate(error, self.name, query, self.role) from error
+            raise translate(error, self.name, query, self.role) from error
 
 
 def connect(
@@ -331,11 +291,11 @@ def connect(
         keep_in_mind(raw)
     except psycopg.Error as error:
         first = error.diag.message_primary or first_line(error)
-        state = _connect_state(error)
+        state = connect_state(error)
         text = str(error)
         raise ConnectError(
             first, sqlstate=state, connection=name, query=None,
-            silent=is_silence(text), shut=_SHUT.search(text) is not None,
+            silent=is_silence(text), shut=SHUT.search(text) is not None,
         ) from error  # fmt: skip
     return Database(raw, name, connstr)
 
@@ -357,7 +317,9 @@ def set_replication_role(db: Database, role: str) -> None:
     installed it was given the parameter. A foreign installation without the function of the
     contract needs the right itself.
     """
-    if not db.value(query("db", "has_set_role")):
+    if db.sets_roles is None:
+        db.sets_roles = bool(db.value(query("db", "has_set_role")))
+    if not db.sets_roles:
         db.query(query("db", "set_role"), [role])
         return
     try:
@@ -365,3 +327,78 @@ def set_replication_role(db: Database, role: str) -> None:
     except PrivilegeError as error:
         remedy = _REMEDY_14 if db.server_version < 150000 else _REMEDY
         raise PrivilegeError(f"{error.message}: as superuser {remedy}", **error.values) from error
+
+
+# -- functions of the contract --------------------------------------------------------------------
+
+# They answer with `(ret_code, ret_note, ...)`, and the code decides what an operator sees: 1xx is a
+# DEBUG line `code note`, 2xx an INFO line with the note, 3xx a WARNING; 4xx and above raise
+# `RefusedError` with the note. With `-v` each call is shown before it runs, as `exec_cmd:` (an
+# answer is judged) or `exec_query:` (rows are only read).
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command answered; `row` also holds the columns beside code and note."""
+
+    code: int
+    note: str
+    row: Row
+
+
+def literal(value: object) -> str:
+    """Format a value for the log. For reading only: statements get real parameters."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return quote_literal(mask_connstr(str(value)))
+
+
+def _shown(function: str, args: tuple[Any, ...]) -> str:
+    return f"select * from {function}({', '.join(literal(arg) for arg in args)})"
+
+
+def exec_query(db: Database, function: str, *args: Any) -> list[Row]:
+    """Call a function that only reads; returns its rows."""
+    if log.isEnabledFor(logging.DEBUG):
+        log.debug("exec_query: %s", _shown(function, args))
+    return db.call(function, *args)
+
+
+def command(db: Database, function: str, *args: Any, node: str = "", quiet: bool = False) -> Answer:
+    """Call a function of the contract and judge its answer.
+
+    `node` names the node when it is not the local one: the notes are prefixed with it. `quiet`
+    keeps a success at DEBUG, for bookkeeping that the operator did not ask for.
+    """
+    if log.isEnabledFor(logging.DEBUG):
+        log.debug("exec_cmd: %s", _shown(function, args))
+    rows = db.call(function, *args)
+    if not rows:
+        raise InternalError(f"BUG: {function} answered nothing")
+    answer = Answer(rows[-1].ret_code, rows[-1].ret_note, rows[-1])
+    report(answer, node, quiet=quiet)
+    return answer
+
+
+def log_contract_call(call: Callable[..., object], db: Database, function: str, *args: Any) -> None:
+    """Make a call (`exec_query` or `command`) for its lines in the log alone.
+
+    With -v, operators and their scripts read the transcript that Londiste prints; it makes calls
+    whose results we have already, or do not need.
+    """
+    call(db, function, *args)
+
+
+def report(answer: Answer, node: str = "", *, quiet: bool = False) -> None:
+    """Log an answer by its code. Raises `RefusedError` from 400 on."""
+    prefix = f"[{node}] " if node else ""
+    if answer.code >= 400:
+        raise RefusedError(f"{prefix}{answer.note}", code=answer.code, note=answer.note)
+    if answer.code >= 300:
+        log.warning("%s%s", prefix, answer.note)
+    elif answer.code >= 200 and not quiet:
+        log.info("%s%s", prefix, answer.note)
+    else:
+        log.debug("%s%s %s", prefix, answer.code, answer.note)

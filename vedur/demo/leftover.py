@@ -17,6 +17,8 @@ from vedur.clock import SYSTEM, Clock
 
 MARK = "VEDUR_LAB"
 _PROC = Path("/proc")
+#: A process that was killed is gone within so many seconds, unless the kernel is stuck in it.
+_DEATH = 60.0
 
 
 def marks(base: Path) -> dict[str, str]:
@@ -53,13 +55,16 @@ def alive(pid: int) -> bool:
 
 
 def end(base: Path, patience: float = 10.0, clock: Clock = SYSTEM) -> None:
-    """End the remaining processes of a laboratory: SIGTERM first, then SIGKILL."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        deadline = clock.monotonic() + patience
+    """End the remaining processes of a laboratory: SIGTERM first and, after `patience` seconds,
+    SIGKILL; waits until they are gone. Each is told, however long a look at all processes takes."""
+    for number, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, _DEATH)):
+        deadline = clock.monotonic() + seconds
         told: set[int] = set()
-        while (found := marked(base)) and clock.monotonic() < deadline:
+        while found := marked(base):
             _send([pid for pid in found if pid not in told], number)
             told.update(found)  # one that was just born is told next time
+            if clock.monotonic() >= deadline:
+                break
             clock.sleep(0.05)
 
 

@@ -101,9 +101,13 @@ class Scope:
     TRUNCATE. `applies` False: nothing is copied and nothing replayed. `rewrites` are the columns,
     by the provider's names, whose values `rows` changes or leaves out, None, or nothing said, where
     only the function knows; `filters`: `rows` may leave rows out; `mends`: bytes that are not UTF-8
-    are replaced before `rows` sees them, instead of being an error. `partitions` is where rows go
-    instead of the table itself: to tables by time. `uncomparable` says why it cannot be told which
-    rows should be here, `unrepairable` why rows that the provider lacks may be right.
+    are replaced before `rows` sees them, instead of being an error; `by_column`: what `rows` makes
+    of a column depends on that column alone, so that changes may be shown to it without those that
+    it does not rewrite. `partitions` is where rows go instead of the table itself: to tables by
+    time. `passes_on`: a branch passes on only events of rows for which this condition holds; it
+    looks at columns of the key alone, and nodes below must have it as their own. `uncomparable`
+    says why it cannot be told which rows should be here, `unrepairable` why rows that the provider
+    lacks may be right.
     """
 
     condition: str | None = None
@@ -112,7 +116,9 @@ class Scope:
     rewrites: ColumnSet | None = NO_COLUMN
     filters: bool = False
     mends: bool = False
+    by_column: bool = False
     partitions: Partitions | None = None
+    passes_on: str | None = None
     uncomparable: str = ""
     unrepairable: str = ""
 
@@ -205,7 +211,9 @@ class Handler:
         and then `vedur_row` must be among the columns of the answer.
 
         Deletes come with the columns of the key only, and only if `rewrites` names one of these: a
-        column of the key that `rewrites` does not name must stay as it is.
+        column of the key that `rewrites` does not name must stay as it is. Where the scope says
+        `by_column` they may come among other rows, and all come without the columns that `rewrites`
+        does not name.
         """
         raise NotImplementedError
 

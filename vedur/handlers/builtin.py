@@ -50,7 +50,11 @@ class Londiste(Handler):
         mends = self.changes_rows()
         rewrites = _ALL_COLUMNS if mends else NO_COLUMN
         return Scope(
-            operations=_operations(self), rewrites=rewrites, mends=mends, unrepairable=kept
+            operations=_operations(self),
+            rewrites=rewrites,
+            mends=mends,
+            by_column=mends,
+            unrepairable=kept,
         )
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -171,9 +175,10 @@ class Shard(Handler):
         switch("disable_replay", "1: nothing is copied or applied, a branch passes events on"),
         Argument(
             "pass_on",
-            "all: needed on a branch, whose nodes below get the events of all shards and must have "
-            "this handler, too",
-            ("all",),
+            "needed on a branch: all, nodes below get the events of all shards; own, only those of "
+            "this one, for which the key must have the columns that are hashed. In either case "
+            "nodes below must have this handler, too",
+            ("all", "own"),
         ),
         _IGNORE_TRUNCATE,
         Argument(
@@ -231,6 +236,8 @@ class Shard(Handler):
 
     def root_problem(self) -> str:
         """The root has all rows, whatever its table is called a shard of."""
+        if self.argument("pass_on") == "own":
+            return "the root passes all events on: give pass_on=own to a branch"
         if self.place is None:
             return ""
         return "the root has the rows of all shards: give shard_nr and shard_count to the others"
@@ -242,17 +249,28 @@ class Shard(Handler):
         return (
             "one of Londiste's passes on the events of its own shard, and one of Vedur's those of "
             "all shards, so nodes below without this handler would get rows of other shards: give "
-            "it to them, too, and say so here with --handler-arg=pass_on=all"
+            "it to them, too, and say so here with --handler-arg=pass_on=all, or with pass_on=own "
+            "for a branch that passes on the events of its own shard only"
         )
 
     def scope(self, facts: tuple[Any, ...] | None, names: Mapping[str, str]) -> Scope:
         """Select this node's share; a row whose hash changes comes or goes with the change."""
-        if self.is_on("disable_replay"):
-            return Scope(applies=False, uncomparable="it is not replayed here (disable_replay)")
-        number, count = self.place or read_shard(facts)
+        own, leaves = self.argument("pass_on") == "own", self.is_on("disable_replay")
+        if own and any(name != here for name, here in names.items()):
+            raise UsageError(
+                "pass_on=own cannot be together with other names of columns (--columns): nodes "
+                "below would not know which rows are meant"
+            )
+        condition = None
+        if own or not leaves:
+            number, count = self.place or read_shard(facts)
+            condition = f"{shard_of(self._expression(names), count)} = {number}"
+        passes_on = condition if own else None
+        if leaves:
+            why = "it is not replayed here (disable_replay)"
+            return Scope(applies=False, passes_on=passes_on, uncomparable=why)
         kept = _KEPT_BY_TRUNCATE if self.is_on("ignore_truncate") else ""
-        condition = f"{shard_of(self._expression(names), count)} = {number}"
-        return Scope(condition, _operations(self), unrepairable=kept)
+        return Scope(condition, _operations(self), passes_on=passes_on, unrepairable=kept)
 
 
 class Part(Shard):

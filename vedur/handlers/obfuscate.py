@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 from vedur.errors import StateError, UsageError
 from vedur.handlers.api import Handler, Scope, TableFacts
-from vedur.tables.row_function import ColumnSet
+from vedur.tables.row_function import ROW_NUMBER, ColumnSet
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from vedur.handlers.keyed_hash import KeyedHash
 
 #: From a text (never None) to what stands in its place.
 Mask = Callable[[str], str | None]
@@ -57,14 +59,16 @@ _VERSION = 2
 class Rule:
     """How one column is masked: a word and its values, `partial:1:4`.
 
-    `types` are those of the provider's column that it works on, none for all. `distinct`: two
-    values stay two values, so the column may be in a key.
+    `mask` says what becomes of a text; `column_masks` does the same to columns, and tests hold the
+    two together. `types` are those of the provider's column that it works on, none for all.
+    `distinct`: two values stay two values, so the column may be in a key.
     """
 
     word: str
     mask: Mask
     types: tuple[str, ...] = ()
     distinct: bool = False
+    values: tuple[str, ...] = ()
 
 
 class Obfuscate(Handler):
@@ -97,8 +101,9 @@ class Obfuscate(Handler):
         others = self._written.get(_OTHERS)
         if others is not None and others != "keep":
             # which columns there are is not known here: kept ones are all that stays
-            return Scope(rewrites=ColumnSet(frozenset(kept), all_but=True))
-        return Scope(rewrites=ColumnSet(frozenset(self._written.keys() - kept - {_OTHERS})))
+            return Scope(rewrites=ColumnSet(frozenset(kept), all_but=True), by_column=True)
+        rewritten = frozenset(self._written.keys() - kept - {_OTHERS})
+        return Scope(rewrites=ColumnSet(rewritten), by_column=True)
 
     def check(self, table: TableFacts) -> None:
         """Every column has a rule that works on its type, every rule has a column, and keys stay
@@ -159,22 +164,20 @@ class Obfuscate(Handler):
     # -- what it does ---------------------------------------------------------------------------
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Mask column by column; columns that are skipped are left out."""
+        """Mask each column by its rule; columns that are skipped are left out."""
         import pyarrow as pa
 
-        columns, names = [], []
-        for name in batch.schema.names:
-            column = batch.column(name)
-            if not pa.types.is_string(column.type):  # the number of the row
-                columns.append(column)
-                names.append(name)
-                continue
-            rule = self._rule_of(name)
-            if rule.word == "skip":
-                continue
-            columns.append(column if rule.word == "keep" else _masked(column, rule.mask, name))
-            names.append(name)
-        return pa.RecordBatch.from_arrays(columns, names)
+        from vedur.handlers.column_masks import mask_columns
+
+        names = [name for name in batch.schema.names if name != ROW_NUMBER]
+        rules = {name: self._rule_of(name) for name in names}
+        masked = {
+            name: batch.column(name) for name in names if rules[name].word not in ("keep", "skip")
+        }
+        made = mask_columns(masked, rules, self._hash)
+        left = [n for n in batch.schema.names if n == ROW_NUMBER or rules[n].word != "skip"]
+        columns = [made[name] if name in made else batch.column(name) for name in left]
+        return pa.RecordBatch.from_arrays(columns, left)
 
     def _rule_of(self, column: str) -> Rule:
         rule = self.rules.get(column) or self.rules.get(_OTHERS)
@@ -205,7 +208,8 @@ class Obfuscate(Handler):
             head, tail = (int(v) for v in [*values, "0", "0"][:2])
             if not values or len(values) > 2 or min(head, tail) < 0:
                 raise ValueError
-            return Rule(word, lambda text: _partial(text, head, tail), _SAME_TEXT)
+            ends = (str(head), str(tail))
+            return Rule(word, lambda text: _partial(text, head, tail), _SAME_TEXT, values=ends)
         if word == "shift":
             (most,) = values
             days = self._days(int(most))
@@ -220,7 +224,7 @@ class Obfuscate(Handler):
             "keep": Rule("keep", lambda text: text, distinct=True),
             "skip": Rule("skip", lambda _: None),
             "null": Rule("null", lambda _: None),
-            "bool": Rule("bool", lambda text: "f" if text in _FALSE else "t"),
+            "bool": Rule("bool", lambda text: "f" if text in _FALSE else "t", values=_FALSE),
             "hash32": Rule("hash32", lambda text: str(self._number(text, 4)), _SAME_TEXT),
             "hash64": Rule("hash64", lambda text: str(self._number(text, 8)), _SAME_TEXT, True),
             "hash": Rule("hash", self._uuid, _SAME_TEXT, True),
@@ -228,26 +232,21 @@ class Obfuscate(Handler):
         }
 
     @cached_property
-    def _keyed(self) -> dict[int, Any]:
-        """Hashes that have taken the key, by size: to copy one costs half of making one."""
-        sizes = (4, 8, 16, 32)
-        return {size: hashlib.blake2s(digest_size=size, key=self._key) for size in sizes}
+    def _hash(self) -> KeyedHash:
+        from vedur.handlers.keyed_hash import KeyedHash
+
+        return KeyedHash(self._key)
 
     def _digest(self, text: str, size: int) -> bytes:
-        told: bytes = self._hashed(text, size).digest()
+        told: bytes = self._hash.of(text, size).digest()
         return told
-
-    def _hashed(self, text: str, size: int) -> Any:
-        made = self._keyed[size].copy()
-        made.update(text.encode())
-        return made
 
     def _number(self, text: str, size: int) -> int:
         return int.from_bytes(self._digest(text, size), "big", signed=True)
 
     def _uuid(self, text: str) -> str:
         """A UUID of variant 0, which no generator makes."""
-        told: str = self._hashed(text, 16).hexdigest()
+        told: str = self._hash.of(text, 16).hexdigest()
         variant = _VARIANT_0[told[16]]
         return f"{told[:8]}-{told[8:12]}-{told[12:16]}-{variant}{told[17:20]}-{told[20:]}"
 
@@ -313,17 +312,6 @@ def _bare(kind: str) -> str:
 
 def _none() -> Rule:
     raise ValueError
-
-
-def _masked(column: Any, mask: Mask, name: str) -> Any:
-    """Mask each different value once."""
-    import pyarrow as pa
-
-    encoded = column.dictionary_encode()
-    values = [mask(value) for value in encoded.dictionary.to_pylist()]
-    if not values:
-        return pa.nulls(len(column), pa.string())
-    return pa.array(values, pa.string()).take(encoded.indices)
 
 
 def _other(alphabet: str, char: str, number: int) -> str:

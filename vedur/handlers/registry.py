@@ -151,7 +151,8 @@ class Registry:
             scope = replace(scope, uncomparable=_OWN_STATEMENTS)
         told = [] if rows is None else [handler.settings()]
         if facts is not None and calls is None:
-            told.append(scope.condition or "")  # which rows are here depends on the answer
+            # which rows are here, or passed on, depends on the answer
+            told.append(scope.condition or scope.passes_on or "")
         mark = fingerprint("\n".join(told)) if told else ""
         return Handled(stored, handler, scope, rows, calls, mark)
 
@@ -165,6 +166,7 @@ class Registry:
             None if scope.rewrites is NO_COLUMN else scope.rewrites,
             scope.filters,
             scope.mends,
+            scope.by_column,
         )
 
 

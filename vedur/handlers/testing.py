@@ -72,6 +72,7 @@ def check_handler(
     function = make_function(cls, sample.table, arguments, options)
     names, one_by_one = _one_by_one(function, sample)
     _check_blocks(function, sample, names, one_by_one)
+    _check_columns(function, sample, names, one_by_one)
     _check_again(function, sample, names, one_by_one)
     _check_deletes(function, sample, names, one_by_one)
     return [None if row is None else dict(zip(names, row, strict=True)) for row in one_by_one]
@@ -99,6 +100,27 @@ def _check_blocks(
         _same(found, oracle, f"in blocks of {size}")
     backwards = function.apply(sample.names, rows[::-1], sample.key)[1]
     _same(backwards[::-1], oracle, "in another order")
+
+
+def _check_columns(
+    function: RowFunction, sample: Sample, names: tuple[str, ...], oracle: list[Row | None]
+) -> None:
+    """Changes that look alike are given as columns; where each is made from itself alone, without
+    those that are not rewritten."""
+    if function.filters:
+        return
+    shown = function.shown(sample.names, names)
+    places = [sample.names.index(name) for name in shown]
+    batch = function.batch(shown, [[row[at] for at in places] for row in sample.values])
+    found = function.columns(batch, sample.key)
+    expected = {name for name in names if name in shown or name not in sample.names}
+    assert set(found) == expected, f"by column: columns {sorted(found)}, not {sorted(expected)}"
+    for name, column in found.items():
+        for number, value in enumerate(column.to_pylist()):
+            row = oracle[number]
+            assert row is not None and row[names.index(name)] == value, (
+                f"row {number}: not the same by column"
+            )
 
 
 def _check_again(

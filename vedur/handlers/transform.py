@@ -1,9 +1,10 @@
 """`transform`: a function of the operator's over rows, `add-table --transform module:function`.
 
-The function takes an Arrow record batch and returns one, as `Handler.rows` does. Two attributes of
-the function tell what Vedur cannot see: `rewrites`, the names of the columns that it changes (then
-the table may have a condition over the others, and the key may be among them), and `filters`, which
-is False for a function that never leaves a row out.
+The function takes an Arrow record batch and returns one, as `Handler.rows` does. Three attributes
+of the function tell what Vedur cannot see: `rewrites`, the names of the columns that it changes
+(then the table may have a condition over the others, and the key may be among them), `filters`,
+which is False for a function that never leaves a row out, and `by_column`, which is True for one
+that makes each column from itself alone.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Transform(Handler):
         return Scope(
             rewrites=None if rewrites is None else ColumnSet.of(*rewrites),
             filters=bool(getattr(self.function, "filters", True)),
+            by_column=bool(getattr(self.function, "by_column", False)),
         )
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vedur.db.contract import Answer, command
+from vedur.db import Answer, command
 from vedur.node.info import (
     ConsumerInfo,
     Location,

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from weakref import WeakKeyDictionary
 
-from vedur.db import Database
-from vedur.db.contract import Answer, command
+from vedur.db import Answer, Database, command
 from vedur.errors import OtherEpoch
 from vedur.sql import query
 

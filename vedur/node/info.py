@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Any, TypeVar
 from urllib.parse import unquote_plus
 
-from vedur.db import Database, Row
-from vedur.db.contract import Answer, exec_query, report
+from vedur.db import Answer, Database, Row, exec_query, report
+from vedur.errors import StateError
 from vedur.sql import query
 
 T = TypeVar("T")
@@ -33,6 +33,11 @@ class NodeType(StrEnum):
     ROOT = "root"
     BRANCH = "branch"
     LEAF = "leaf"
+
+    @property
+    def has_queue(self) -> bool:
+        """Whether other nodes can read from a node of this type."""
+        return self is not NodeType.LEAF
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,11 @@ class NodeInfo:
         return self.node_type is NodeType.ROOT
 
     @property
+    def is_branch(self) -> bool:
+        """Does it pass on the events and ticks of its provider?"""
+        return self.node_type is NodeType.BRANCH
+
+    @property
     def attrs(self) -> dict[str, str]:
         """Return the node's attributes; a key without a value gives an empty string."""
         pairs = (part.partition("=") for part in (self.node_attrs or "").split("&") if part)
@@ -84,6 +94,11 @@ class WorkerState:
     local_queue_top: int | None
     combined_queue: str | None
     combined_type: str | None
+
+    @property
+    def passes_on(self) -> bool:
+        """Does it write what it applies into a queue: a branch's own, or the combined queue?"""
+        return self.node_type is NodeType.BRANCH or self.combined_queue is not None
 
 
 @dataclass(frozen=True)
@@ -116,10 +131,20 @@ class Subscriber:
     node_watermark: int | None
 
 
+def _type_of(text: str) -> NodeType:
+    try:
+        return NodeType(text)
+    except ValueError:
+        raise StateError(
+            f'the node is of type "{text}", which this version of Vedur does not know: '
+            "run a version that does, or ask the node with the program that made it"
+        ) from None
+
+
 def _from_row(cls: type[T], row: Row) -> T:
     values: dict[str, Any] = {f.name: getattr(row, f.name) for f in fields(cls)}  # type: ignore[arg-type]
     if "node_type" in values:
-        values["node_type"] = NodeType(values["node_type"])
+        values["node_type"] = _type_of(values["node_type"])
     if "target_for" in values:
         values["target_for"] = tuple(values["target_for"] or ())
     return cls(**values)
@@ -173,7 +198,7 @@ def passes_nothing_on(db: Database, info: NodeInfo) -> bool:
     A branch of Londiste's own worker publishes them. It is known by what is installed: nobody but
     Vedur makes schema vedur.
     """
-    if info.node_type is not NodeType.BRANCH:
+    if not info.is_branch:
         return False
     return bool(db.value(query("node", "has_vedur"))) and not db.value(
         query("publish", "can_publish")

@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from vedur.db import Database
-from vedur.db.contract import Answer, command
+from vedur.db import Answer, Database, command
 from vedur.sql import query
 
 

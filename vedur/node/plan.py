@@ -57,6 +57,16 @@ class Member:
         """Whether it has no provider but itself."""
         return self.type == "root"
 
+    @property
+    def is_branch(self) -> bool:
+        """Whether it passes on the events and ticks of its provider."""
+        return self.type == "branch"
+
+    @property
+    def has_queue(self) -> bool:
+        """Whether other nodes can read from it; one that does not answer may have a queue."""
+        return self.type != "leaf"
+
 
 Members = Mapping[str, Member]
 
@@ -186,7 +196,7 @@ def plan_consumer_move(
 
 def _require_provider(members: Members, node: str, provider: str, *, itself: bool = False) -> None:
     new = require_member(members, provider)
-    if new.type == "leaf":
+    if not new.has_queue:
         raise StateError(f'node "{provider}" is a leaf: it has no queue to read from')
     if itself or not children_of(members, node):
         return

@@ -13,12 +13,13 @@ fits. Nodes of an earlier version and upstream's have only the number.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from typing import Any
 
-from vedur.db import Database, Row
-from vedur.db.contract import Answer, command, report
+from vedur.db import Answer, Database, Row, command, report
 from vedur.errors import DatabaseError, LostPosition, StateError
 from vedur.sql import query
 
@@ -295,6 +296,34 @@ def register_consumer(
 def unregister_consumer(db: Database, queue: str, consumer: str, *, node: str = "") -> Answer:
     """Forget a consumer's position."""
     return command(db, "pgq_node.unregister_consumer", queue, consumer, node=node)
+
+
+def read_positions(db: Database, queue: str, consumers: Sequence[str]) -> dict[str, int]:
+    """Read the ticks that consumers of this node have applied, of those that are registered."""
+    rows = db.query(query("copies", "positions"), [queue, list(consumers)])
+    return {row.consumer_name: int(row.last_tick_id) for row in rows}
+
+
+def complete_consumers(db: Database, queue: str, consumers: Sequence[str], tick: int) -> None:
+    """Store the same tick as the position of several consumers, as `set_consumer_completed`."""
+    words = {"queue": queue, "consumers": list(consumers), "tick": tick}
+    _report_each(db, "complete_consumers", words)
+
+
+def register_consumers(db: Database, queue: str, ticks: Mapping[str, int], provider: str) -> None:
+    """Keep the positions of several consumers of this node, each with its tick."""
+    words = {"consumers": list(ticks), "ticks": list(ticks.values())}
+    _report_each(db, "register_positions", {**words, "queue": queue, "provider": provider})
+
+
+def unregister_consumers(db: Database, queue: str, consumers: Sequence[str]) -> None:
+    """Forget the positions of several consumers."""
+    _report_each(db, "unregister_positions", {"queue": queue, "consumers": list(consumers)})
+
+
+def _report_each(db: Database, name: str, words: Mapping[str, Any]) -> None:
+    for row in db.query(query("copies", name), words):
+        report(Answer(row.ret_code, row.ret_note, row))
 
 
 def forget_position(db: Database, queue: str) -> None:

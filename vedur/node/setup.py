@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
-from vedur.db import Database
-from vedur.db.contract import Answer, command
+from vedur.db import Answer, Database, command
 from vedur.errors import StateError
 from vedur.node.info import NodeType, get_node_info
 from vedur.node.plan import MOVE_CONSUMER, MOVE_PROVIDER, MOVE_RESUME
@@ -67,6 +66,10 @@ def register_subscriber(
 ) -> Answer:
     """Let a node read from this one; the answer's row has `global_watermark`."""
     return command(db, "pgq_node.register_subscriber", queue, name, worker, tick, node=node)
+
+
+#: What to do about two nodes of one job_name that exist already.
+OTHER_JOB = "drop-node one of the two and create it again with another job_name"
 
 
 def require_own_consumer(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from vedur.db import Database
-from vedur.db.contract import Answer, command
+from vedur.db import Answer, Database, command
 from vedur.sql import query
 
 

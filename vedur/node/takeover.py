@@ -334,7 +334,7 @@ def plan_failover(members: Members, old: str, new: str, dead: Collection[str]) -
     """
     gone = {old, *dead}
     branch = require_member(members, new)
-    if branch.type != "branch":
+    if not branch.is_branch:
         raise StateError(f'node "{new}" is a {branch.type}: only a branch can become root')
     others = [m for m in members.values() if m.name not in gone]
     require_no_root(members, new, gone)
@@ -345,7 +345,7 @@ def plan_failover(members: Members, old: str, new: str, dead: Collection[str]) -
             "may have more events than the others: start them, or name them with --dead"
         )
     alive = [m for m in others if m.answers]
-    branches = [m for m in alive if m.type == "branch" and m.last_tick is not None]
+    branches = [m for m in alive if m.is_branch and m.last_tick is not None]
     teller = max(branches, key=lambda m: (_serial(m), m.last_tick or 0, m.name == new))
     stale = _find_stale(branches, teller)
     fit = [m for m in branches if m.name not in stale]
@@ -469,7 +469,7 @@ def plan_branch(
     if above == new:
         raise StateError(f'node "{old}" reads from "{new}": there is nothing to take over')
     branch = require_member(members, new)
-    if branch.type != "branch":
+    if not branch.is_branch:
         raise StateError(f'node "{new}" is a {branch.type}: nodes can only read from a branch')
     if old in path_up(members, above):
         raise StateError(f'node "{above}" is below "{old}": nothing is changed')

@@ -9,10 +9,12 @@ other session queue behind this command.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from vedur.catalog.copy_source import NEAREST
 from vedur.catalog.parts import forget_loaded_before
+from vedur.catalog.passed import asked_for
 from vedur.catalog.tables import (
     TableSet,
     all_relations,
@@ -28,10 +30,11 @@ from vedur.change.attrs import (
     MAX_PARALLEL_COPY,
     MERGE,
     ON_ERROR,
+    PART_COLUMN,
+    PART_VALUE,
     encode_attrs,
 )
-from vedur.db import Database
-from vedur.db.contract import command, exec_query, log_contract_call
+from vedur.db import Database, command, exec_query, log_contract_call
 from vedur.errors import StateError, UsageError, VedurError
 from vedur.handlers.builtin import DEFAULT_HANDLER
 from vedur.handlers.registry import Handled, handler_attr
@@ -40,12 +43,14 @@ from vedur.names import parse_name, read_name
 from vedur.node.info import NodeInfo, NodeType
 from vedur.node.position import wake_worker
 from vedur.ops.change_table import DEFAULT, check_policy
-from vedur.ops.choose import choose, is_glob, meant
 from vedur.ops.copy_node import CopyNodes, copy_node_option
 from vedur.ops.create_table import create_table, plan_foreign_keys
 from vedur.ops.fitness import (
+    TablePair,
     left_out,
+    read_pairs,
     require_alone,
+    require_part_column,
     require_steady,
     unfit_tables,
     unsteady,
@@ -60,8 +65,8 @@ from vedur.ops.parts import (
     take_to_branch,
     waits_behind,
 )
-from vedur.ops.session import Session
-from vedur.ops.sync_lists import sync_tables
+from vedur.ops.passed import require_children, require_keyed, require_passed
+from vedur.ops.session import Session, choose, is_glob, meant, sync_tables
 from vedur.ops.wait_sync import wait_sync
 from vedur.sql import query
 from vedur.tables.checks import (
@@ -71,7 +76,7 @@ from vedur.tables.checks import (
     require_local_columns,
 )
 from vedur.tables.filter import Columns, format_columns, parse_columns
-from vedur.tables.mapping import TableMap
+from vedur.tables.mapping import PartColumn, TableMap
 from vedur.tables.structure import Structure, read_structure
 
 log = logging.getLogger(__name__)
@@ -106,6 +111,7 @@ class AddTable:
     on_error: str | None = None
     merge_all: bool = False
     no_merge: bool = False
+    part_column: str | None = None
     skip_non_existing: bool = False
     skip_unusable: bool = False
     wait_sync: bool = False
@@ -134,12 +140,36 @@ class AddTable:
                 "--merge-all gives all parts the same condition, so it would not tell their rows "
                 "apart: add each part with the ini of its queue, --no-merge and its own --where"
             )
+        self._check_part_column()
         if self.copy_from and self.expect_sync:
             raise UsageError("--expect-sync makes no copy: give it without a node to copy from")
         if self.max_parallel_copy is not None and self.max_parallel_copy < 1:
             raise UsageError(
                 f"--max-parallel-copy must be at least 1, got {self.max_parallel_copy}"
             )
+
+    def _check_part_column(self) -> None:
+        if self.part_column is None:
+            return
+        name, given, value = self.part_column.partition("=")
+        if not name or (given and not value):
+            raise UsageError("--part-column needs the name of a column: NAME or NAME=VALUE")
+        if self.merge_all and value:
+            raise UsageError(
+                "--merge-all gives all parts the same value, so it would not tell their rows "
+                "apart: give the column alone, its value is the name of each queue then; or add "
+                "each part with the ini of its queue, --no-merge and --part-column=NAME=VALUE"
+            )
+        if self.create or self.create_full:
+            raise UsageError(
+                "--part-column is a column that the provider's table does not have: create the "
+                "table with it, and without --create"
+            )
+
+    def part_of(self, queue: str) -> PartColumn | None:
+        """Return the column that tells the rows of the tables, and its value where this queue's
+        name is the default; None for none."""
+        return PartColumn.read(self.attrs(), queue)
 
     @property
     def column_list(self) -> Columns | None:
@@ -158,14 +188,16 @@ class AddTable:
             return handler_attr("transform", [f"function={self.transform}"])
         return handler_attr(self.handler, self.handler_args) if self.handler else None
 
-    def mapping(self, table: str, handled: Handled | None = None) -> TableMap:
-        """Return how a table of the set is to live here."""
+    def mapping(self, table: str, handled: Handled | None = None, queue: str = "") -> TableMap:
+        """Return how a table of the set is to live here; the queue's name is the value of a part
+        column without one."""
         plain = TableMap(
             table,
             self.place(table),
             condition=self.copy_condition,
             columns=self.column_list,
             handler=self.stored_handler,
+            part=self.part_of(queue),
         )
         return plain if handled is None else apply_handler(plain, handled)
 
@@ -184,7 +216,12 @@ class AddTable:
             found[COLUMNS] = format_columns(self.column_list)
         if self.copy_from is not None:
             found[COPY_NODE] = self.copy_from
-        if self.merge_all or (self.no_merge and self.copy_condition):
+        if self.part_column is not None:
+            name, given, value = self.part_column.partition("=")
+            found[PART_COLUMN] = name
+            if given:
+                found[PART_VALUE] = value
+        if self.merge_all or self.part_column or (self.no_merge and self.copy_condition):
             found[MERGE] = "1"  # its copy leaves room for other parts
         if self.max_parallel_copy is not None:
             found[MAX_PARALLEL_COPY] = str(self.max_parallel_copy)
@@ -227,8 +264,13 @@ def add_table(session: Session, options: AddTable) -> None:
             "--merge-all is for leafs: tables of several queues come together in one only where "
             "this database is a leaf of all of them"
         )
+    if options.part_column and info.node_type is not NodeType.LEAF:
+        raise UsageError(
+            "a part column is for leafs: changes that a root or a branch passes on do not bring it"
+        )
     other_handler = options.stored_handler not in (None, DEFAULT_HANDLER)
-    if options.copy_condition or options.column_list is not None or other_handler:
+    some = (options.copy_condition, options.column_list, options.part_column)
+    if any(given is not None for given in some) or other_handler:
         require_all_changes(info)
     if waits_behind(info):
         if options.copy_from:
@@ -240,16 +282,19 @@ def add_table(session: Session, options: AddTable) -> None:
     nodes = CopyNodes(session, info, options.copy_from, force=options.force)
     tables = _choose(session, info, provider, nodes, options)
     handled = {table: plan_handler(session, info, options, table) for table in tables}
+    _require_events(session, info, options, handled)
     if not options.expect_sync:
         otherwise = "; if all rows are here and no other part brings the table, use --expect-sync"
         require_nobody_below(session, info, tables, otherwise=otherwise)
+    pairs = _read_pairs(session, info, nodes, options, tables)
     for number, table in enumerate(tables):
         try:
             source, there = provider, TableSet()
             if not info.is_root:
                 node = nodes.of(options.mapping(table, handled[table]))
                 source, there = node.db, node.tables
-            _add_one(session, info, source, there, options, table, handled[table])
+            pair = pairs.get(table)
+            _add_one(session, info, source, there, options, table, handled[table], pair)
         except VedurError:
             if number:
                 log.warning("%d of %d tables are added, then %s failed: run the command again "
@@ -259,6 +304,32 @@ def add_table(session: Session, options: AddTable) -> None:
         wake_worker(provider, session.queue)  # not before the last: they share one snapshot then
     if options.wait_sync and not info.is_root:
         wait_sync(session)
+
+
+def _require_events(
+    session: Session, info: NodeInfo, options: AddTable, handled: Mapping[str, Handled | None]
+) -> None:
+    """Raise where a node would not get events that it needs: this one, or one below a branch."""
+    asked = {
+        table: asked_for(options.copy_condition, made, options.column_list)
+        for table, made in handled.items()
+        if made is None or made.scope.applies
+    }
+    require_passed(session, info, asked)
+    for table, made in handled.items():
+        require_children(session, info, table, made)
+
+
+def _read_pairs(
+    session: Session, info: NodeInfo, nodes: CopyNodes, options: AddTable, tables: Sequence[str]
+) -> dict[str, TablePair]:
+    """Read tables on both sides before the first is added; none where they come from several nodes,
+    or are yet to be made."""
+    several = options.copy_from == NEAREST
+    if info.is_root or several or options.create or options.create_full or len(tables) < 2:
+        return {}
+    node = nodes.of(options.mapping(tables[0]))
+    return read_pairs(session.db, node.db, node.tables, options, tables)
 
 
 def _choose(
@@ -296,14 +367,18 @@ def _choose(
         return chosen  # named one by one: for everything else the contract has its own words
     unfit = {name: why for name, why in unfit.items() if name not in done}
     unfit |= unfit_tables(session, info.is_root, options, chosen)
-    for table in set(chosen) - unfit.keys() if not info.is_root else ():
+    fit = [table for table in chosen if table not in unfit]
+    pairs = _read_pairs(session, info, nodes, options, fit)
+    for table in fit if not info.is_root else ():
         mapping = options.mapping(table, plan_handler(session, info, options, table))
         if not mapping.copies:
             continue
         reason = None if options.expect_sync else nodes.why_not(mapping)
         if not reason:
-            node = nodes.of(mapping)
-            reason = unsteady(session.db, node.db, node.tables, mapping)
+            node, pair = nodes.of(mapping), pairs.get(table)
+            if pair is None:
+                pair = read_pairs(session.db, node.db, node.tables, options, [table]).get(table)
+            reason = unsteady(pair, mapping)
         if reason:
             unfit[table] = reason
     return _without(chosen, unfit, options)
@@ -346,12 +421,13 @@ def _add_one(
     options: AddTable,
     table: str,
     handled: Handled | None,
+    pair: TablePair | None,
 ) -> None:
     db = session.db
     dest = options.place(table) if options.dest_table else None
     make = not info.is_root and (options.create or options.create_full)
     chosen = options.column_list
-    mapping = options.mapping(table, None if info.is_root else handled)
+    mapping = options.mapping(table, None if info.is_root else handled, session.queue)
     handler = mapping.applies and bool(
         mapping.rows or mapping.partitions or (handled and handled.scope.condition)
     )
@@ -372,13 +448,17 @@ def _add_one(
             # another command may be adding a table with the same destination: one after the other
             db.value(query("admin", "lock_destination"), [options.place(table)])
             require_alone(session, options, table)
+        require_part_column(session, provider, there, mapping)
         if not info.is_root and mapping.copies:
-            require_steady(db, provider, there, mapping)
-            warn_keys(db, provider, there, options, table)
+            if pair is None:
+                pair = read_pairs(db, provider, there, options, [table]).get(table)
+            require_steady(pair, mapping)
+            warn_keys(db, pair, options, table)
         if remote is not None:
             own = replace(mapping, condition=options.copy_condition)
             _require_fit(own, db, TableAt(provider, remote), force=options.force)
             require_handler_fit(handled, mapping, db, TableAt(provider, remote))
+        require_keyed(db, table, options.place(table), handled)
         args = options.args(session.settings.event_format, info.is_root)
         words = all_words(handled, args, dict(chosen or ()), info.is_root)
         attrs = encode_attrs({**options.attrs(), **handler_mark(handled)})

@@ -9,6 +9,7 @@ import logging
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from vedur.catalog.passed import asked_for
 from vedur.catalog.tables import TableInfo, change_table_attr
 from vedur.change.attrs import COPY_CONDITION
 from vedur.db import Database
@@ -18,7 +19,8 @@ from vedur.names import parse_name
 from vedur.node.info import NodeInfo
 from vedur.ops.compare_tables import chosen_tables
 from vedur.ops.move_rows import RowMove, find_source, move_rows
-from vedur.ops.parts import require_all_changes
+from vedur.ops.parts import require_all_changes, require_no_part_column
+from vedur.ops.passed import require_passed
 from vedur.ops.session import Session
 from vedur.tables.checks import TableAt, require_condition
 from vedur.tables.structure import read_structure
@@ -78,6 +80,7 @@ def change_filter(
         raise UsageError(f'change-filter takes one table that is in sync, got "{options.table}"')
     require_all_changes(info)
     table = tables[0]
+    require_no_part_column(table, "change-filter")
     handled = resolve(table)
     if handled is not None and not handled.plain:
         raise StateError(
@@ -87,6 +90,8 @@ def change_filter(
     if (table.copy_condition or None) == options.where:
         log.info("%s: has this condition already", table.dest_table)
         return None
+    asked = asked_for(options.where, handled, table.columns)
+    require_passed(session, info, {table.table_name: asked})
     source = find_source(session, info, table, options.where)
     _require(session, info, table, source, options)
     done = move_rows(session, info, source, _move(session, table, options), spark)

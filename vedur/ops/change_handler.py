@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from vedur.catalog.passed import asked_for
 from vedur.catalog.quarantine import forget_values
 from vedur.catalog.rejoin import end_rejoin
 from vedur.catalog.tables import (
@@ -32,11 +33,10 @@ from vedur.change.attrs import HANDLER, HANDLER_MARK, encode_attrs
 from vedur.db import Database
 from vedur.errors import StateError, UsageError
 from vedur.handlers.builtin import DEFAULT_HANDLER
-from vedur.handlers.registry import Handled, handler_attr
+from vedur.handlers.registry import Handled, handler_attr, resolve
 from vedur.names import parse_name
 from vedur.node.info import NodeInfo
 from vedur.node.position import wake_worker
-from vedur.ops.choose import choose
 from vedur.ops.compare_tables import provided_tables, unready
 from vedur.ops.copy_node import CopyNodes
 from vedur.ops.handlers import (
@@ -46,8 +46,14 @@ from vedur.ops.handlers import (
     require_times,
 )
 from vedur.ops.move_rows import RowMove, find_source, move_rows
-from vedur.ops.parts import require_all_changes
-from vedur.ops.session import Session
+from vedur.ops.parts import require_all_changes, require_no_part_column
+from vedur.ops.passed import (
+    require_children,
+    require_keyed,
+    require_passed,
+    require_same_part,
+)
+from vedur.ops.session import Session, choose
 from vedur.tables.checks import TableAt
 from vedur.tables.mapping import TableMap
 from vedur.tables.structure import read_structure
@@ -118,6 +124,7 @@ def change_handler(
             f'change-handler takes one table, and "{options.table}" names {len(names)} of this node'
         )
     name, table = names[0], tables[names[0]]
+    require_no_part_column(table, "change-handler")
     attrs = {**table.attrs, HANDLER: stored}
     handled = read_handled(session.db, info, name, attrs)
     assert handled is not None
@@ -127,6 +134,7 @@ def change_handler(
         return
     wanted = apply_handler(_without_handler(table), handled)
     old = _mapping(table)
+    _require_passing(session, info, table, old, handled)
     _require_same_place(table, old, wanted)
     # rows without a mark were made by rules that nobody knows
     unmarked = wanted.rows is not None and not table.attrs.get(HANDLER_MARK)
@@ -151,6 +159,24 @@ def change_handler(
     _store(session, table, handled, anew, masks)
     if anew:
         wake_worker(session.provider(info), session.queue)
+
+
+def _require_passing(
+    session: Session, info: NodeInfo, table: TableInfo, old: TableMap | None, handled: Handled
+) -> None:
+    """Raise where events would be left out that a node needs: this one, or one below it."""
+    name = table.table_name
+    if handled.scope.applies:
+        asked = asked_for(table.copy_condition, handled, table.columns)
+        require_passed(session, info, {name: asked})
+    if old is None and handled.scope.passes_on:
+        raise StateError(
+            f'"{name}" cannot be passed on in part: its handler of now cannot be served, so it is '
+            "not known which rows nodes below have"
+        )
+    require_same_part(name, resolve(table) if old is not None else None, handled)
+    require_keyed(session.db, name, table.dest_table, handled)
+    require_children(session, info, name, handled)
 
 
 def _move(

@@ -33,7 +33,7 @@ from vedur.failpoint import reach
 from vedur.log import mask
 from vedur.node.epoch import read_reigns
 from vedur.node.history import KnownTick, explain_deposed, explain_other, will_learn
-from vedur.node.info import NodeType, get_node_info, get_subscriber_info, synced_nodes
+from vedur.node.info import get_node_info, get_subscriber_info, synced_nodes
 from vedur.node.move_lock import (
     patiently,
     release_place,
@@ -76,6 +76,7 @@ from vedur.node.state import (
 )
 from vedur.ops.create_node import require_serving
 from vedur.ops.members import SetView, find_consumer, read_member, read_members
+from vedur.ops.passed import require_provider_serves
 from vedur.ops.pause import NoAnswer, wait_accepted
 from vedur.ops.session import Session
 from vedur.sql import query
@@ -130,7 +131,7 @@ def run_move(session: Session, view: SetView, move: Move, max_wait: float = MAX_
         stack.enter_context(_one_at_a_time(db, session.queue, move.node, session.clock))
         _require_unmoved(db, session.queue, mine)
         if move.switch:
-            if mover.is_worker and mine.type != "leaf":
+            if mover.is_worker and mine.has_queue:
                 _hold_path(stack, session.queue, view, move, session.clock)
             mover.switch(max_wait)
         mover.untag()
@@ -211,6 +212,11 @@ class _Mover:
         if above is None:
             raise StateError(f'node "{self.move.provider}" is not initialized')
         require_serving(self.new, above)
+        mine = get_node_info(self.db, self.queue)
+        if self.is_worker and mine is not None:
+            require_provider_serves(
+                self.db, mine, self.new, self.queue, self.tick, self.move.provider
+            )
         self._require_own_consumer()
         self._find_tick()  # of another reign: the tick that would be waited for is another one
         self._wait_for_tick(self.tick, max_wait)
@@ -300,7 +306,7 @@ class _Mover:
         return KnownTick(tick, of_branch=member is None or not member.is_root)
 
     def _way_out(self) -> str:
-        if self.view.members[self.move.node].type == "branch":
+        if self.view.members[self.move.node].is_branch:
             return (
                 'run "resurrect" on it after a failover; else let the nodes below it read from '
                 "others (rejoin --provider), drop-node it and create it again"
@@ -495,7 +501,7 @@ class _Mover:
         if info is None:
             return
         tick = self.tick
-        if info.node_type is NodeType.BRANCH and not synced_nodes(info.attrs):
+        if info.is_branch and not synced_nodes(info.attrs):
             tick = min(tick, tick if info.local_watermark is None else info.local_watermark)
         seen = {self.move.node}
         name: str | None = self.move.provider

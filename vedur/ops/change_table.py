@@ -9,8 +9,7 @@ from vedur.catalog.tables import change_table_attr, get_table_list
 from vedur.change.attrs import ON_ERROR
 from vedur.change.quarantine import Policy
 from vedur.errors import UsageError
-from vedur.ops.choose import choose
-from vedur.ops.session import Session
+from vedur.ops.session import Session, choose
 
 log = logging.getLogger(__name__)
 

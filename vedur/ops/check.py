@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from vedur.catalog.tables import TableInfo, get_table_list
 from vedur.catalog.watch import read_table_problems
+from vedur.change.attrs import PART_COLUMN
 from vedur.db import Database
 from vedur.db.row_security import advice
 from vedur.errors import StateError
 from vedur.handlers.registry import handler_problem, needs_table
 from vedur.names import parse_name
-from vedur.ops.choose import choose
-from vedur.ops.session import Session
+from vedur.ops.session import Session, choose
 from vedur.sql import query
 from vedur.tables.indexes import ForeignKey, get_table_pending_fkeys
 from vedur.tables.partitions import partition_differences, read_partitions
@@ -88,7 +88,7 @@ def _compare(
         return finding(f'table "{remote.dest_table}" does not exist on the provider')
     if mine is None:
         return finding(f'table "{table.dest_table}" does not exist here')
-    found = list(differences(theirs, mine, table.columns))
+    found = list(differences(theirs, mine, table.columns, table.attrs.get(PART_COLUMN)))
     if not structure_only:
         found += _interference(provider, remote.dest_table, "on the provider")
         found += _interference(db, table.dest_table, "here")

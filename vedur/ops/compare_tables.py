@@ -14,12 +14,11 @@ from vedur.catalog.tables import TableInfo, get_table_list, is_in_sync, sharing
 from vedur.errors import StateError, UsageError
 from vedur.handlers.registry import handler_problem, require_handlers, stored_handler
 from vedur.node.endpoint import Endpoint
-from vedur.node.info import NodeInfo, NodeType
+from vedur.node.info import NodeInfo
 from vedur.node.moment import Meet, Moment, Nodes, at_one_moment, meet
-from vedur.ops.choose import choose, is_glob, meant
 from vedur.ops.copy_node import CopyNodes
 from vedur.ops.parts import require_own_rows
-from vedur.ops.session import Session
+from vedur.ops.session import Session, choose, is_glob, meant
 from vedur.tables.part_rows import why_untold
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def make_nodes(
 
 def warn_below(info: NodeInfo, done: str, command: str) -> None:
     """Say that a change of rows on a branch is in no queue."""
-    if info.node_type is NodeType.BRANCH:
+    if info.is_branch:
         log.warning("nodes below this one %s with it: run %s on each of them", done, command)
 
 
@@ -192,11 +191,11 @@ def plan_pair(session: Session, nodes: Nodes, table: TableInfo, where: str | Non
     from vedur.pipeline.compare import make_expected_pair, make_pair
 
     others = sharing(session.db, session.queue, table)
-    if others and not table.mapping.condition:
+    if others and not table.mapping.own():
         raise StateError(
             f'"{table.dest_table}" has rows of other tables, too ({listed(others)}), and '
-            f'"{table.table_name}" has no condition that tells its rows from theirs: '
-            "which rows should be there cannot be told"
+            f'"{table.table_name}" has no condition or part column that tells its rows from '
+            "theirs: which rows should be there cannot be told"
         )
     if others and (why := why_untold(session.db, table.dest_table)):
         raise StateError(

@@ -23,9 +23,8 @@ from dataclasses import dataclass
 from vedur.catalog.sequences import get_seq_list
 from vedur.catalog.tables import get_table_list
 from vedur.change.attrs import encode_attrs
-from vedur.db import Database
+from vedur.db import Database, exec_query, log_contract_call
 from vedur.db.conninfo import has_host, parse
-from vedur.db.contract import exec_query, log_contract_call
 from vedur.db.install import install
 from vedur.errors import StateError, UsageError
 from vedur.failpoint import reach
@@ -66,8 +65,7 @@ from vedur.node.setup import (
     set_node_attrs,
     unregister_subscriber,
 )
-from vedur.ops.session import Session
-from vedur.ops.sync_lists import record_sequences, record_tables
+from vedur.ops.session import Session, record_sequences, record_tables
 from vedur.sql import query
 
 log = logging.getLogger(__name__)
@@ -158,7 +156,7 @@ def _require_combined(db: Database, queue: str, combined: str) -> None:
     if combined == queue:
         raise StateError(f'queue "{queue}" cannot be merged into itself: say another --merge')
     info = get_node_info(db, combined) if has_schema(db) else None
-    if info is None or info.node_type is NodeType.LEAF:
+    if info is None or not info.node_type.has_queue:
         found = "no node" if info is None else "a leaf"
         raise StateError(
             f'this database is {found} of queue "{combined}", and a part can only be merged into a '
@@ -261,7 +259,7 @@ def _join(session: Session, db: Database, node: NewNode) -> None:
 
 def _is_branch(db: Database, combined: str) -> bool:
     info = get_node_info(db, combined)
-    return info is not None and info.node_type is NodeType.BRANCH
+    return info is not None and info.is_branch
 
 
 def _wait_until_forgotten(session: Session, root: Database, provider: Database, name: str) -> None:
@@ -317,7 +315,7 @@ def _begin_queue(
 
 def require_serving(provider: Database, info: NodeInfo) -> None:
     """Refuse a provider that would never send an event."""
-    if info.node_type is NodeType.LEAF:
+    if not info.node_type.has_queue:
         raise StateError(f'node "{info.node_name}" is a leaf: nobody can read from it')
     if passes_nothing_on(provider, info):
         raise StateError(

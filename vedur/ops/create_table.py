@@ -11,7 +11,7 @@ from vedur.errors import DatabaseError, StateError
 from vedur.log import TRACE
 from vedur.names import QualifiedName, parse_name, quote_ident
 from vedur.script.column_ddl import rename_columns
-from vedur.script.rename import rename_tables
+from vedur.script.on_node import rename_tables
 from vedur.sql import query
 from vedur.tables import ddl
 from vedur.tables.filter import Columns

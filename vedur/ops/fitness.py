@@ -9,19 +9,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from vedur.catalog.tables import TableSet, is_in_sync
 from vedur.change.attrs import COPY_CONDITION, MERGE, decode_attrs, keeps_rows
 from vedur.db import Database
-from vedur.errors import StateError
+from vedur.errors import StateError, UsageError
 from vedur.handlers.registry import joins
-from vedur.names import parse_name
+from vedur.names import parse_name, quote_ident
 from vedur.ops.handlers import needs_table
 from vedur.ops.session import Session
 from vedur.sql import query
-from vedur.tables.mapping import TableMap
-from vedur.tables.match import match_columns, read_columns, unsteady_values
+from vedur.tables.mapping import PartColumn, TableMap
+from vedur.tables.match import (
+    Column,
+    match_columns,
+    read_columns,
+    read_columns_of,
+    read_unique_keys_of,
+    unsteady_values,
+    without_part_column,
+)
 
 if TYPE_CHECKING:
     from vedur.ops.add_table import AddTable
@@ -130,7 +139,10 @@ def sharing(session: Session, options: AddTable, table: str, dest: str) -> str |
                     "--expect-sync"
                 )
             continue
-        told = options.copy_condition and attrs.get(COPY_CONDITION)
+        other, own = PartColumn.read(attrs, row.queue_name), options.part_of(session.queue)
+        told = (options.copy_condition or own) and (attrs.get(COPY_CONDITION) or other)
+        if problem := _untold_by_column(own, other, told=bool(told)):
+            return f"{who}, and {problem}"
         if row.queue_name != session.queue and row.node_type == "leaf" and not options.expect_sync:
             reason = _joining(options, row, who, told=bool(told))
             if reason is None and row.has_ddl and unfit_keys(session.db, [dest]):
@@ -144,7 +156,8 @@ def sharing(session: Session, options: AddTable, table: str, dest: str) -> str |
         if not told:
             return (
                 f"{who}, and only conditions can tell whose a row is: give each of them a "
-                "condition (--where), such that no row fulfils two"
+                "condition (--where), such that no row fulfils two, or a part column "
+                "(--part-column=NAME=VALUE) with its own value"
             )
         if not (options.skip_truncate or options.expect_sync):
             return (
@@ -154,6 +167,22 @@ def sharing(session: Session, options: AddTable, table: str, dest: str) -> str |
         if not is_in_sync(row.merge_state) and not keeps_rows(attrs):
             return f"{who}, and its first copy, which empties it, is not done: wait for it first"
     return None
+
+
+def _untold_by_column(own: PartColumn | None, other: PartColumn | None, *, told: bool) -> str:
+    """Why a column does not tell the rows of two tables apart; empty where it does, or where none
+    is to. Pure."""
+    if other is not None and other == own:
+        return (
+            "tells its rows by the same value of the same column "
+            f"(--part-column={other.name}={other.value})"
+        )
+    if (own or other) and not told:
+        return (
+            "where a column tells the rows of one part, each of the others must have a part column "
+            "(--part-column), too, or a condition (--where): else it would change rows of all"
+        )
+    return ""
 
 
 def _joining(options: AddTable, row: Any, who: str, *, told: bool) -> str | None:
@@ -166,7 +195,8 @@ def _joining(options: AddTable, row: Any, who: str, *, told: bool) -> str | None
     if not options.no_merge:
         return (
             f"{who}: to merge both, add this one with --no-merge; and only conditions can tell "
-            "whose a row is: give each of them a condition (--where), such that no row fulfils two"
+            "whose a row is: give each of them a condition (--where), such that no row fulfils "
+            "two, or a part column (--part-column)"
         )
     attrs = decode_attrs(row.table_attrs)
     begun = row.merge_state is not None and not is_in_sync(row.merge_state)
@@ -175,7 +205,8 @@ def _joining(options: AddTable, row: Any, who: str, *, told: bool) -> str | None
     if not told:
         log.warning(
             "%s: nothing tells its rows from those of %s: TRUNCATE, resync, compare and repair "
-            "will be refused. Give each part a condition (--where), such that no row fulfils two",
+            "will be refused. Give each part a condition (--where), such that no row fulfils two, "
+            "or a part column (--part-column)",
             options.tables[0] if options.tables else row.table_name, who.partition(" brings")[0],
         )  # fmt: skip
     return None
@@ -188,39 +219,91 @@ def require_alone(session: Session, options: AddTable, table: str) -> None:
         raise StateError(f'table "{table}" cannot be added: {reason}')
 
 
-def unsteady(db: Database, provider: Database, there: TableSet, table: TableMap) -> str | None:
+@dataclass(frozen=True)
+class TablePair:
+    """A table on its provider and here: columns, the provider's key, column sets that are unique
+    here."""
+
+    theirs: list[Column]
+    mine: list[Column]
+    key: list[str]
+    unique: list[tuple[str, ...]]
+
+
+def read_pairs(
+    db: Database, provider: Database, there: TableSet, options: AddTable, tables: Sequence[str]
+) -> dict[str, TablePair]:
+    """Read both sides of tables, of those that the provider has; a few statements for all."""
+    known = {table: there.local.find(table) for table in tables}
+    names = {table: parse_name(found.dest_table) for table, found in known.items() if found}
+    mine = [parse_name(options.place(table)) for table in names]
+    keys = _keys(provider, [str(name) for name in names.values()])
+    columns = read_columns_of(provider, list(names.values()))
+    found = zip(
+        names.items(), columns, read_columns_of(db, mine), read_unique_keys_of(db, mine),
+        strict=True,
+    )  # fmt: skip
+    return {
+        table: TablePair(theirs, here, keys[str(name)].key if str(name) in keys else [], unique)
+        for (table, name), theirs, here, unique in found
+    }
+
+
+def unsteady(pair: TablePair | None, table: TableMap) -> str | None:
     """Why events would bring other values than a first copy; None where both bring the same, or
-    the table is not there on one side."""
-    known = there.local.find(table.name)
-    if known is None:
+    the table is not there on one side. Pure."""
+    if pair is None:
         return None
-    theirs = read_columns(provider, parse_name(known.dest_table))
-    mine = read_columns(db, table.local_name)
-    return unsteady_values(match_columns(theirs, mine, table.columns))
+    return unsteady_values(match_columns(pair.theirs, pair.mine, table.columns))
 
 
-def require_steady(db: Database, provider: Database, there: TableSet, table: TableMap) -> None:
+def require_part_column(
+    session: Session, provider: Database, there: TableSet, mapping: TableMap
+) -> None:
+    """Raise unless the column that is to tell the part's rows is one of this node alone, and takes
+    the value as it is. Reads both tables, as far as they are there."""
+    part = mapping.part
+    if part is None:
+        return
+    known = there.local.find(mapping.name)
+    mine = read_columns(session.db, mapping.local_name)
+    if not mine:
+        return  # the contract has its own words for a table that is missing
+    if mapping.rows or mapping.partitions or mapping.calls or not mapping.copies:
+        raise UsageError(
+            f'table "{mapping.name}" cannot have a part column beside handler "{mapping.handler}"'
+        )
+    theirs = read_columns(provider, parse_name(known.dest_table)) if known is not None else []
+    without_part_column(mapping, theirs, mine)
+    own = next(column for column in mine if column.name == part.name)
+    if own.generated:
+        raise UsageError(f'part column "{part.name}" of table "{mapping.dest}" is a generated one')
+    words = {"value": part.literal, "type": own.type, "column": quote_ident(part.name)}
+    stored = session.db.value(query("catalog", "part_value").format(**words))
+    if stored != part.value:
+        raise UsageError(
+            f'part column "{part.name}" of table "{mapping.dest}" ({own.type}) would hold '
+            f'"{stored}" and not "{part.value}": give its value as --part-column={part.name}=VALUE'
+        )
+
+
+def require_steady(pair: TablePair | None, table: TableMap) -> None:
     """Refuse a table whose types here would not keep the values that events bring."""
-    reason = unsteady(db, provider, there, table)
+    reason = unsteady(pair, table)
     if reason is not None:
         raise StateError(f'table "{table.name}" cannot be added: {reason}')
 
 
-def warn_keys(
-    db: Database, provider: Database, there: TableSet, options: AddTable, table: str
-) -> None:
+def warn_keys(db: Database, pair: TablePair | None, options: AddTable, table: str) -> None:
     """Say where the key that events carry has no unique index here: replay would be slow."""
-    known = there.local.find(table)
-    if known is None:
+    if pair is None or not pair.key:
         return
-    theirs, mine = parse_name(known.dest_table), parse_name(options.place(table))
-    row = provider.one(query("catalog", "table_keys"), [[theirs.schema], [theirs.name]])
-    if row is None or not row.key:
-        return
+    mine = parse_name(options.place(table))
     chosen = dict(options.column_list or ())
-    key = {chosen.get(name, name) for name in row.key}
-    rows = db.query(query("catalog", "unique_columns"), [mine.schema, mine.name])
-    if any(set(index.columns) == key for index in rows):
+    key = {chosen.get(name, name) for name in pair.key}
+    part = options.part_of("")
+    own = {part.name} if part is not None else set()
+    if any(set(columns) - own == key for columns in pair.unique):
         return
     columns = ", ".join(sorted(key))
     odd = db.one(query("catalog", "no_unique_key"), [sorted(key), mine.schema, mine.name])

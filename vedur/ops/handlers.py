@@ -19,7 +19,8 @@ from vedur.handlers.registry import (
     require_apart,
 )
 from vedur.names import quote_ident
-from vedur.node.info import NodeInfo, NodeType
+from vedur.node.info import NodeInfo
+from vedur.ops.passed import require_branch
 from vedur.ops.session import Session
 from vedur.sql import query
 from vedur.tables.checks import TableAt, require_condition
@@ -67,6 +68,7 @@ def read_handled(
             raise StateError(f'handler "{stored}" cannot be used for table "{table}": {problem}')
     handled = registry().resolve(stored, table, attrs.get(COLUMNS), facts)
     require_apart(handled, attrs.get(COPY_CONDITION), attrs.get(COLUMNS))
+    require_branch(info, handled)
     return handled
 
 
@@ -75,7 +77,7 @@ def _require_place(info: NodeInfo, stored: str, handler: Handler) -> None:
         raise UsageError(f'handler "{stored}" is for the root: use vtable on this node')
     if info.is_root and (problem := handler.root_problem()):
         raise UsageError(f'handler "{stored}" cannot be on the root: {problem}')
-    if info.node_type is NodeType.BRANCH and (refusal := branch_refusal(stored, handler)):
+    if info.is_branch and (refusal := branch_refusal(stored, handler)):
         raise UsageError(refusal)
 
 

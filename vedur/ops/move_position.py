@@ -19,7 +19,7 @@ from vedur.catalog.tables import get_table_list
 from vedur.db import Database
 from vedur.errors import StateError, UsageError
 from vedur.failpoint import reach
-from vedur.node.info import NodeInfo, NodeType
+from vedur.node.info import NodeInfo
 from vedur.node.position import (
     AppliedTick,
     complete_tick,
@@ -120,7 +120,7 @@ def _plan(
 def _require_allowed(db: Database, queue: str, info: NodeInfo, change: PositionChange) -> None:
     if change.here == change.to:
         return
-    if info.node_type is NodeType.BRANCH:
+    if info.is_branch:
         what = "a hole" if change.to > change.here else "events twice"
         raise StateError(
             f'node "{info.node_name}" is a branch: its queue would have {what} '

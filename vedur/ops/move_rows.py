@@ -22,7 +22,7 @@ from vedur.catalog.tables import TableInfo, hold_at_tick, missing_part, sharing
 from vedur.db import Database, set_replication_role
 from vedur.errors import StateError
 from vedur.failpoint import reach
-from vedur.node.info import NodeInfo, NodeType
+from vedur.node.info import NodeInfo
 from vedur.node.moment import Moment, Nodes, meet
 from vedur.node.position import lock_position
 from vedur.ops.compare_tables import make_nodes, pair_at, warn_below
@@ -76,7 +76,7 @@ def find_source(session: Session, info: NodeInfo, table: TableInfo, new: str | N
     node = CopyNodes(session, info).of(table.mapping)
     there = node.tables.by_name[table.table_name]
     wanted = replace(table.mapping, condition=new)
-    if node.info.node_type is NodeType.BRANCH and (part := missing_part(there, wanted)):
+    if node.info.is_branch and (part := missing_part(there, wanted)):
         raise StateError(
             f'table "{table.table_name}" is on the provider, node "{node.name}", in part only '
             f"({part}): nothing is changed; add the table anew with this condition and "

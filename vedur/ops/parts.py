@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vedur.catalog.tables import get_table_list, global_add_table, local_add_table
-from vedur.change.attrs import MAX_PARALLEL_COPY, MERGE, decode_attrs, encode_attrs
+from vedur.catalog.tables import TableInfo, get_table_list, global_add_table, local_add_table
+from vedur.change.attrs import MAX_PARALLEL_COPY, MERGE, PART_COLUMN, decode_attrs, encode_attrs
 from vedur.db import Database
 from vedur.errors import DatabaseError, StateError
 from vedur.log import mask
@@ -59,8 +59,18 @@ def require_all_changes(info: NodeInfo) -> None:
     if info.combined_queue is not None:
         raise StateError(
             f'this node is merged into combined queue "{info.combined_queue}", and all changes of '
-            "a table go on there: a condition, a column list or another handler cannot be had "
-            "here; nothing is changed; give it to the nodes below"
+            "a table go on there: a condition, a column list, a part column or another handler "
+            "cannot be had here; nothing is changed; give it to the nodes below"
+        )
+
+
+def require_no_part_column(table: TableInfo, verb: str) -> None:
+    """Raise where a command would move rows of a table whose part a column tells. Pure."""
+    if PART_COLUMN in table.attrs:
+        raise StateError(
+            f'{verb} is not for table "{table.table_name}", whose rows a part column tells: '
+            "nothing is changed; remove-table it here, which leaves its rows, and add-table it "
+            "again with what is wanted: its copy removes the rows of this part, and no others"
         )
 
 

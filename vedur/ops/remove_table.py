@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from vedur.catalog.tables import get_table_list, local_remove_table
 from vedur.errors import UsageError
-from vedur.ops.choose import choose
-from vedur.ops.session import Session
+from vedur.ops.session import Session, choose
 
 
 def remove_table(session: Session, tables: Sequence[str], *, everything: bool = False) -> None:

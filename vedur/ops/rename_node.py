@@ -13,8 +13,7 @@ from urllib.parse import urlencode
 
 from vedur.catalog.tables import change_table_attr, get_table_list
 from vedur.change.attrs import COPY_NODE
-from vedur.db import Database
-from vedur.db.contract import command
+from vedur.db import Database, command
 from vedur.errors import StateError
 from vedur.failpoint import reach
 from vedur.node.info import SYNC_WATERMARK, get_node_info, synced_nodes

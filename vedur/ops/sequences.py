@@ -9,9 +9,7 @@ from vedur.catalog.sequences import get_seq_list, local_add_seq, local_remove_se
 from vedur.catalog.tables import all_relations, existing
 from vedur.errors import StateError, UsageError
 from vedur.names import parse_name, quote_ident
-from vedur.ops.choose import choose
-from vedur.ops.session import Session
-from vedur.ops.sync_lists import sync_sequences
+from vedur.ops.session import Session, choose, sync_sequences
 from vedur.sql import query
 from vedur.tables import ddl
 

@@ -1,17 +1,34 @@
-"""What an operator's command works with: the local database, its node, and other nodes."""
+"""What an operator's command works with: its node and other nodes, the node's record of the set,
+and the names that the operator gives."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from types import TracebackType
 from typing import Self
 
 from vedur import db as vdb
+from vedur.catalog.sequences import (
+    SequenceInfo,
+    get_seq_list,
+    global_remove_seq,
+    global_update_seq,
+)
+from vedur.catalog.tables import (
+    TableInfo,
+    TableSet,
+    get_table_list,
+    global_add_table,
+    global_remove_table,
+)
 from vedur.clock import SYSTEM, Clock
 from vedur.config import LondisteSettings
-from vedur.errors import StateError
+from vedur.errors import StateError, UsageError
+from vedur.names import fqname, readings, sql_parts
 from vedur.node.endpoint import Endpoint
 from vedur.node.info import (
     Location,
@@ -127,3 +144,167 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+# -- the node's record of the set -----------------------------------------------------------------
+
+# What a node records of the set is made equal to what its provider records. Below a branch, what
+# the provider does not record is forgotten only if the root does not have it. The worker does the
+# same through events; a command that runs before it has must not fail. Bookkeeping, so it speaks at
+# DEBUG only.
+
+
+def wanted(name: str, only: Iterable[str], skip: Iterable[str]) -> bool:
+    """Whether the ini lets this node record the name (register_only_…, register_skip_…)."""
+    only = tuple(only)
+    if only and not any(fnmatchcase(name, pattern) for pattern in only):
+        return False
+    return not any(fnmatchcase(name, pattern) for pattern in skip)
+
+
+def sync_tables(session: Session, db: vdb.Database, provider: vdb.Database) -> TableSet:
+    """Record tables that the provider has, forget those that the set has no more; returns the
+    provider's."""
+    settings, queue = session.settings, session.queue
+    there, here = get_table_list(provider, queue), set(get_table_list(db, queue).names)
+    gone = here.difference(there.names)
+    if gone and (root := _root_above_branch(session, db, provider)):
+        gone.difference_update(get_table_list(root, queue).names)
+    for name in gone:
+        log.debug("Table %s gone but exists on subscriber, removing", name)
+        global_remove_table(db, queue, name)
+    record_tables(settings, db, [table for table in there if table.table_name not in here])
+    return there
+
+
+def record_tables(
+    settings: LondisteSettings, db: vdb.Database, tables: Iterable[TableInfo]
+) -> None:
+    """Record tables of the provider that the node does not know yet."""
+    for name in [table.table_name for table in tables]:
+        if wanted(name, settings.register_only_tables, settings.register_skip_tables):
+            log.debug("Table %s info missing from subscriber, adding", name)
+            global_add_table(db, settings.queue_name, name)
+
+
+def _root_above_branch(
+    session: Session, db: vdb.Database, provider: vdb.Database
+) -> vdb.Database | None:
+    """Find the root where the provider is a branch: that may leave out what the set has
+    (register_only_..., register_skip_...), and passes the events on all the same."""
+    above, here = get_node_info(provider, session.queue), get_node_info(db, session.queue)
+    if above is None or above.is_root or here is None or not here.provider_location:
+        return None
+    return session.root(here.provider_location)[0]
+
+
+def sync_sequences(
+    session: Session, db: vdb.Database, provider: vdb.Database
+) -> dict[str, SequenceInfo]:
+    """The same for sequences, published values included."""
+    settings, queue = session.settings, session.queue
+    there = {seq.seq_name: seq for seq in get_seq_list(provider, queue)}
+    here = {seq.seq_name: seq for seq in get_seq_list(db, queue)}
+    gone = here.keys() - there.keys()
+    if gone and (root := _root_above_branch(session, db, provider)):
+        gone.difference_update(seq.seq_name for seq in get_seq_list(root, queue))
+    for name in gone:
+        log.debug("Sequence %s gone but exists on subscriber, removing", name)
+        global_remove_seq(db, queue, name)
+    record_sequences(settings, db, [seq for name, seq in there.items() if name not in here])
+    for name in there.keys() & here.keys():
+        if there[name].last_value > here[name].last_value:
+            log.debug("Sequence %s value is behind on subscriber, updating", name)
+            global_update_seq(db, queue, name, there[name].last_value)
+    return there
+
+
+def record_sequences(
+    settings: LondisteSettings, db: vdb.Database, sequences: Iterable[SequenceInfo]
+) -> None:
+    """Record sequences of the provider that the node does not know yet."""
+    for seq in sequences:
+        if wanted(seq.seq_name, settings.register_only_seqs, settings.register_skip_seqs):
+            log.debug("Sequence %s info missing from subscriber, adding", seq.seq_name)
+            global_update_seq(db, settings.queue_name, seq.seq_name, seq.last_value)
+
+
+# -- which objects are meant: names and globs against what is there; pure -------------------------
+
+# Names come as the contract writes them (`Weird Schema.Order`) or as SQL does
+# (`"Weird Schema"."Order"`).
+
+
+def is_glob(name: str) -> bool:
+    """True for a pattern with `*` or `?` outside of double quotes."""
+    parts = sql_parts(name) or (name,)
+    return any("*" in part or "?" in part for part in parts if part[0:1] != '"')
+
+
+def _pattern(text: str) -> str:
+    """A glob in the contract's form; what stands in double quotes is meant literally."""
+    parts = sql_parts(text)
+    if parts is None:
+        return fqname(text)
+    return fqname(".".join(_literal(p) if p[0] == '"' else p for p in parts))
+
+
+def _literal(quoted: str) -> str:
+    bare = quoted[1:-1].replace('""', '"')
+    return "".join(f"[{c}]" if c in "*?[" else c for c in bare)
+
+
+def meant(text: str, known: Collection[str]) -> str:
+    """The one name that an operator means; the likeliest where none is known.
+
+    Raises `UsageError` where both readings are the name of something.
+    """
+    found = [name for name in dict.fromkeys(readings(text)) if name in known]
+    if len(found) > 1:
+        raise UsageError(
+            f"{text} can mean {' or '.join(found)}: write the one that is meant with SQL's quotes, "
+            'doubling those in the name ("a""b")'
+        )
+    return found[0] if found else readings(text)[0]
+
+
+def choose(
+    asked: Sequence[str],
+    available: Iterable[str],
+    *,
+    everything: bool = False,
+    done: Collection[str] = (),
+    skip_missing: bool = False,
+    why: Callable[[str], str | None] = lambda name: None,
+) -> list[str]:
+    """The contract names that are meant, in the order asked for, each once.
+
+    `available` is what could be meant; `done` are names that need nothing more, which is said
+    for each one asked for by name; `why` gives the reason why a name is not available, if there
+    is more to say. A bare glob means schema public.
+    """
+    if everything and asked:
+        raise UsageError("--all takes no names: leave out one of the two")
+    names = list(dict.fromkeys(available))
+    if everything:
+        return names
+    known = {*names, *done}
+    found: dict[str, None] = {}
+    lost = False
+    for text in asked:
+        if is_glob(text):
+            pattern = _pattern(text)
+            found |= dict.fromkeys(name for name in names if fnmatchcase(name, pattern))
+            continue
+        name = meant(text, known)
+        if name in names:
+            found[name] = None
+        elif name in done:
+            log.info("%s already processed", name)
+        else:
+            lost = lost or not skip_missing
+            reason = why(name)
+            log.warning("%s not available%s", name, f": {reason}" if reason else "")
+    if lost:
+        raise UsageError("Cannot proceed")
+    return list(found)

@@ -14,6 +14,7 @@ from datetime import datetime
 
 from vedur.db import Database
 from vedur.errors import DatabaseError, StaleStage
+from vedur.queue.passed import LeftOut, PassedPart
 from vedur.sql import query
 
 #: `vedur.publish` asks for the batch to be repeated, or to be staged again; `vedur.publish_part`
@@ -40,6 +41,20 @@ class EndTick:
     event_seq: int
     snapshot: str
     provider: str
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What a batch passes on: the slices of a slot that hold its raw events, and its ticks."""
+
+    slot: int
+    slices: Sequence[int]
+    events: int
+    ticks: Sequence[TickRow]  # both ends included; none where the reader wants only the end
+    end: EndTick
+    watermark: int | None  # of the node itself, as it stands
+    rules: Sequence[LeftOut] = ()  # which of the events this node leaves out
+    above: Sequence[PassedPart] = ()  # which of them are missing already
 
 
 def read_tick_rows(provider: Database, queue: str, first: int, last: int) -> list[TickRow]:

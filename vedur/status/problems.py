@@ -125,6 +125,15 @@ def node_problems(
                 f"the first copy of {copy.table_name} is held up: {copy.error}",
                 "fix the cause; the copy is tried again by itself and resumes where it was",
             )
+    if node.status.resident_loss is not None:
+        yield Problem(
+            Severity.WARN,
+            Kind.WORKER,
+            node.name,
+            "small batches take longer, as each is a Spark job of its own for now: "
+            + node.status.resident_loss.reason,
+            "nothing: the worker makes another resident task by itself; its log says more",
+        )
     if node.quarantine:
         count = sum(item.events for item in node.quarantine)
         tables = _names([item.table_name or "no table" for item in node.quarantine])

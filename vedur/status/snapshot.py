@@ -16,7 +16,7 @@ from vedur.catalog.quarantine import StuckEvent, get_stuck_events
 from vedur.catalog.watch import TableProblem, read_table_problems
 from vedur.db import Database
 from vedur.db.conninfo import parse
-from vedur.errors import DatabaseError, first_line
+from vedur.errors import DatabaseError, StateError, first_line
 from vedur.log import mask
 from vedur.node.info import (
     ConsumerInfo,
@@ -79,12 +79,30 @@ class CopyError:
 
 
 @dataclass(frozen=True)
+class ResidentLoss:
+    """Why a worker does without its resident task, and for how many seconds."""
+
+    reason: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class CopyWait:
+    """A table whose first copy waits for other parts of the table that it goes to."""
+
+    table: str
+    waits: str
+
+
+@dataclass(frozen=True)
 class NodeStatus:
     """One node. `failure` says why nothing more is known; its type is then `dead` if tagged
     as dead, else `unreachable`.
 
     copy_errors    what holds up first copies, until they are past it
+    copy_waits     first copies of parts that wait for those of others, and for which
     software       whose SQL it has, with the version: "Vedur 0.1.0", "Londiste 3.8"
+    resident_loss  since when, and why, live batches are ordinary Spark jobs, which take longer
     hop_lag        how much older the tick that it has applied is than its provider's
     subscribers    nodes for which it keeps a subscription, null where that is not known
     disagreements  what other nodes see otherwise: who reads from whom
@@ -104,7 +122,9 @@ class NodeStatus:
     attrs: dict[str, str] = field(default_factory=dict)
     errors: tuple[ConsumerError, ...] = ()
     copy_errors: tuple[CopyError, ...] = ()
+    copy_waits: tuple[CopyWait, ...] = ()
     quarantined: int | None = None
+    resident_loss: ResidentLoss | None = None
     table_problems: tuple[TableProblem, ...] = ()
     failure: str | None = None
     software: str | None = None
@@ -158,7 +178,7 @@ def read_set(
         try:
             with connect(member.node_location, f"node.{member.node_name}") as remote:
                 return read_node(remote, queue, member.node_name)
-        except DatabaseError as error:
+        except (DatabaseError, StateError) as error:
             return NodeStatus(member.node_name, UNREACHABLE, failure=mask(error.message))
 
     with Pool(max(1, min(_MAX_THREADS, len(members)))) as pool:
@@ -199,7 +219,7 @@ def read_node(db: Database, queue: str, name: str) -> NodeStatus:
             name, UNREACHABLE, failure=f'the database at its location has node "{info.node_name}"'
         )
     counts = db.one(query("status", "table_counts"), [queue])
-    consumers = get_consumer_info(db, queue)
+    consumers, copies = get_consumer_info(db, queue), _unfinished_copies(db, queue)
     tick, lag = info.worker_last_tick, None
     if info.is_root:
         own = db.one(query("status", "queue_info"), [queue])
@@ -217,23 +237,29 @@ def read_node(db: Database, queue: str, name: str) -> NodeStatus:
         uptodate=info.worker_uptodate,
         attrs=info.attrs,
         errors=_errors(consumers, read_stuck_events(db, queue)),
-        copy_errors=_copy_errors(db, queue),
+        copy_errors=tuple(CopyError(c.table_name, _line(c.error)) for c in copies if c.error),
+        copy_waits=tuple(CopyWait(c.table_name, c.step_name) for c in copies if c.waits),
         quarantined=read_quarantined(db, queue),
+        resident_loss=_read_resident_loss(db, queue),
         table_problems=read_table_problems(db, queue),
         subscribers=tuple(item.node_name for item in get_subscriber_info(db, queue)),
         software=read_software(db),
     )
 
 
-def _copy_errors(db: Database, queue: str) -> tuple[CopyError, ...]:
-    """Read why first copies fail; none where the role may not read it."""
+def _unfinished_copies(db: Database, queue: str) -> list[CopyStatus]:
+    """Read how far first copies are; none where the role may not read it."""
     if not db.value(query("status", "may_read_copies")):
-        return ()
-    return tuple(
-        CopyError(copy.table_name, _line(copy.error))
-        for copy in read_copies(db, queue)
-        if copy.error
-    )
+        return []
+    return read_copies(db, queue)
+
+
+def _read_resident_loss(db: Database, queue: str) -> ResidentLoss | None:
+    """Read why there is no resident task; None where nothing is said, or may be read."""
+    if not db.value(query("status", "may_read_resident_loss")):
+        return None
+    row = db.one(query("status", "resident_loss"), [queue])
+    return None if row is None else ResidentLoss(_line(row.reason), row.seconds)
 
 
 def read_software(db: Database) -> str:
@@ -331,7 +357,7 @@ def tick_ages(db: Database, queue: str, ticks: Sequence[int | None]) -> dict[int
 
 @dataclass(frozen=True)
 class CopyStatus:
-    """A first copy that is not finished."""
+    """A first copy that is not finished; step 0 waits for other parts of its table."""
 
     table_name: str
     step: int
@@ -343,6 +369,11 @@ class CopyStatus:
     bytes_done: int
     seconds: float
     error: str | None
+
+    @property
+    def waits(self) -> bool:
+        """Does it wait for other parts before it loads?"""
+        return self.step == 0
 
 
 def read_copies(db: Database, queue: str) -> list[CopyStatus]:

@@ -57,12 +57,18 @@ def info_lines(node: NodeStatus, *, colour: bool = False, hop: str | None = None
     lines += [paint(f"ERR: {error.line}", _RED) for error in node.errors]
     for copy in node.copy_errors:
         lines.append(paint(f"ERR: first copy of {copy.table}: {copy.error}", _RED))
+    for wait in node.copy_waits:
+        lines.append(paint(f"Copy of {wait.table}: {wait.waits}", _YELLOW))
     for item in node.table_problems:
         word, code = ("ERR", _RED) if item.severity == "fail" else ("WARN", _YELLOW)
         lines.append(paint(f"{word}: {item.table_name}: {item.what}", code))
     for mismatch in node.disagreements:
         word, code = ("ERR", _RED) if mismatch.severity == "fail" else ("WARN", _YELLOW)
         lines.append(paint(f"{word}: {node.name}: {mismatch.what}", code))
+    if node.resident_loss is not None:
+        since = lag_text(node.resident_loss.seconds)
+        said = f"no resident task for {since}: {node.resident_loss.reason}"
+        lines.append(paint(f"WARN: {node.name}: {said}", _YELLOW))
     if node.quarantined:
         lines.append(paint(f"Quarantine: {node.quarantined} event(s)", _YELLOW))
     return lines

@@ -74,6 +74,8 @@ def require_local_columns(table: TableMap, local: Structure) -> None:
             f"{_listed(known)}; add it, or give another name as {lacking[0]}=NAME"
         )
     filled = {here for _, here in table.columns}
+    if table.part is not None:
+        filled.add(table.part.name)
     for column in local.columns:
         free = column.default is not None or column.identity or column.generated
         if column.name not in filled and column.not_null and not free:

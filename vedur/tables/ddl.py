@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from vedur.db import Database
 from vedur.names import QualifiedName, parse_name, quote_ident
-from vedur.script.rename import rename_tables
+from vedur.script.on_node import rename_tables
 from vedur.sql import query
 from vedur.tables.structure import ColumnDefinition, Structure
 

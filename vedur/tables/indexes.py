@@ -18,8 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from vedur.db import Database, Row
-from vedur.db.contract import exec_query
+from vedur.db import Database, Row, exec_query
 from vedur.errors import DatabaseError
 from vedur.names import QualifiedName, quote_ident, quote_literal
 from vedur.sql import query

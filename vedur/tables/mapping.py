@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from vedur.change.attrs import PART_COLUMN, PART_VALUE
 from vedur.change.event import EventType
 from vedur.change.quarantine import RowKey
 from vedur.change.snapshot import Snapshot
-from vedur.names import QualifiedName, parse_name
+from vedur.errors import InternalError
+from vedur.names import QualifiedName, parse_name, quote_ident, quote_literal
 from vedur.tables.event_function import EventFunction
 from vedur.tables.filter import Columns, source_names, written
 from vedur.tables.row_function import RowFunction
@@ -40,6 +42,32 @@ class TargetColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class PartColumn:
+    """A column that this node alone has, and the value by which it tells the rows of one part from
+    those of others: rows come with it, and a row without it is none of the part's."""
+
+    name: str
+    value: str
+
+    @classmethod
+    def read(cls, attrs: Mapping[str, str | None], queue: str) -> PartColumn | None:
+        """The column of a table with these attributes, None for none; where no value was given, it
+        is the name of the queue. Pure."""
+        name = attrs.get(PART_COLUMN)
+        return cls(name, attrs.get(PART_VALUE) or queue) if name else None
+
+    @property
+    def literal(self) -> str:
+        """The value as SQL, of whatever type the column is."""
+        return quote_literal(self.value)
+
+    def condition(self, alias: str | None = None) -> str:
+        """What a row of the part fulfils, as SQL."""
+        head = f"{alias}." if alias else ""
+        return f"{head}{quote_ident(self.name)} = {self.literal}"
+
+
+@dataclass(frozen=True, slots=True)
 class TableMap:
     """How a table of the set lives on this node; copy, replay, compare, repair, check go by it.
 
@@ -59,11 +87,10 @@ class TableMap:
     be right.
 
     `shared`: rows of other tables are in the same table here, and `condition` tells which are its
-    own; it leaves the others alone.
+    own; it leaves the others alone. `part` tells them by a column instead, whatever `condition` is.
 
-    One map leads to one local table. Tables of several queues that share a local table are several
-    maps with one `dest`; a handler that spreads rows over several tables makes several maps with
-    one `name`.
+    One map leads to one local table, and a batch has one map of a `name`. Tables that share a local
+    table are several maps with one `dest`.
     """
 
     name: str
@@ -80,6 +107,7 @@ class TableMap:
     applies: bool = True
     partitions: Partitions | None = None
     shared: bool = False
+    part: PartColumn | None = None
     # No part of what was staged for a table: it stays good when these change.
     uncomparable: str = field(default="", compare=False)
     unrepairable: str = field(default="", compare=False)
@@ -90,6 +118,13 @@ class TableMap:
     def copies(self) -> bool:
         """Can there be rows of it here, so that a first copy brings them?"""
         return self.applies and not (self.calls is not None and self.calls.whole)
+
+    def own(self, alias: str | None = None) -> str | None:
+        """What tells its rows from those of other tables that are in the same one here, as SQL;
+        None where nothing does."""
+        if self.part is not None:
+            return self.part.condition(alias)
+        return written(self.condition, alias=alias)
 
     @property
     def local_name(self) -> QualifiedName:
@@ -120,7 +155,8 @@ class TableSpec:
     `condition` do not belong here, and `looks_at` are the columns it needs to tell. `chosen` is
     the column list (name in events -> name here), None where all columns come under their own
     names. `strict`: a column that the target lacks is an error, not a warning. `operations`,
-    `rows`, `calls`, `partitions` and `shared` are the map's.
+    `rows`, `calls`, `partitions`, `shared` and `part` are the map's. The column of `part` is none
+    of `columns`, and in no key: events know nothing of it; `part_type` is its type.
     """
 
     name: str
@@ -129,7 +165,6 @@ class TableSpec:
     columns: tuple[TargetColumn, ...]
     unique_keys: tuple[frozenset[str], ...] = ()
     enforced_keys: tuple[frozenset[str], ...] | None = None
-    exclusions: int = 0
     partitioned: bool = False
     snapshot: Snapshot | None = None
     condition: str | None = None
@@ -143,6 +178,8 @@ class TableSpec:
     partitions: Partitions | None = None
     home: str = ""  # `dest` in the contract's form
     shared: bool = False
+    part: PartColumn | None = None
+    part_type: str = ""
     by_name: dict[str, TargetColumn] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -169,6 +206,12 @@ class TableSpec:
         and to leave its values out would lose them. A column list says what is meant."""
         if self.chosen is not None:
             return None
+        if self.part is not None and self.part.name in columns:
+            return (
+                f'the root has a column "{self.part.name}" now, and here the one of that name '
+                "tells the rows of the parts apart: give it another name on the root, or "
+                "remove-table it here, and add-table it with another part column"
+            )
         more = next((name for name in columns if name not in self.by_name), None)
         less = next((c.name for c in self.stage_columns if c.name not in columns), None)
         if more is None or less is None:
@@ -210,7 +253,16 @@ class TableSpec:
 
     def own(self, alias: str | None = None) -> str:
         """What a row here must fulfil to be one of this table's, as SQL; empty where all are."""
+        if self.part is not None:
+            return self.part.condition(alias)
         return written(self.condition, alias=alias) or "" if self.shared else ""
+
+    @property
+    def constants(self) -> dict[str, str]:
+        """Columns that every new row has the same value in, quoted, with the value as SQL."""
+        if self.part is None:
+            return {}
+        return {quote_ident(self.part.name): f"{self.part.literal}::{self.part_type}"}
 
     @property
     def by_event(self) -> bool:
@@ -257,8 +309,20 @@ class TableSpec:
 
 
 def shape_id(columns: tuple[str, ...]) -> int:
-    """A number for a set of columns in order, the same in every process."""
-    return zlib.crc32("\x00".join(columns).encode())
+    """A number for a set of columns in order, the same in every process. That two have the same is
+    next to impossible, and would be noticed (`note_shape`)."""
+    digest = hashlib.blake2b("\x00".join(columns).encode(), digest_size=6).digest()
+    return int.from_bytes(digest, "big")
+
+
+def note_shape(known: dict[int, tuple[str, ...]], number: int, columns: tuple[str, ...]) -> None:
+    """Note which columns a number stands for. Raises where it stands for others already: rows
+    would be written under the names of other columns."""
+    if known.setdefault(number, columns) != columns:
+        raise InternalError(
+            f"two sets of columns have the same number: {', '.join(known[number])} and "
+            f"{', '.join(columns)}: rename one of these columns"
+        )
 
 
 def row_key(spec: TableSpec, said: EventType, row: Mapping[str, Any] | None) -> RowKey | None:

@@ -12,11 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vedur.db import Database
+from vedur.errors import StateError
 from vedur.names import QualifiedName
 from vedur.sql import query
 from vedur.tables.filter import Columns
+from vedur.tables.mapping import PartColumn, TableMap
 
 _LENGTH = re.compile(r"\([^)]*\)")
+#: By these bare names SQL means one character, one bit.
+_FIXED = re.compile(r"^(character|bit)(?! varying)")
+_WITHOUT_LENGTH = {"character": "bpchar", "bit": "bit varying"}
 _MOMENT = "timestamp without time zone"
 #: Types that read a moment without a zone the same, written with a space or with a T.
 _READ_MOMENTS = frozenset((_MOMENT, "date"))
@@ -27,6 +32,14 @@ def without_length(kind: str) -> str:
     """Return a type as SQL writes it without its length: timestamp(3) with time zone has it in
     the middle."""
     return _LENGTH.sub("", kind)
+
+
+def unbounded(kind: str) -> str:
+    """Return a type without its length: a cast to varchar(3) would cut a longer value in silence,
+    where the assignment to the column refuses it."""
+    if '"' in kind:
+        return kind
+    return _FIXED.sub(lambda found: _WITHOUT_LENGTH[found[0]], without_length(kind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +91,34 @@ def read_columns(db: Database, table: QualifiedName) -> list[Column]:
 
     Types that the search path does not reach are written with their schemas.
     """
-    rows = db.query(query("catalog", "columns"), [table.schema, table.name])
-    return [
-        Column(r.name, r.type, r.generated, r.builtin, r.type_oid, r.plain, r.zoned, r.naming)
-        for r in rows
-    ]
+    return read_columns_of(db, [table])[0]
+
+
+def read_columns_of(db: Database, tables: Sequence[QualifiedName]) -> list[list[Column]]:
+    """Read the columns of each of several tables, as `read_columns`."""
+    names = [[table.schema for table in tables], [table.name for table in tables]]
+    found: list[list[Column]] = [[] for _ in tables]
+    for r in db.query(query("catalog", "columns"), names):
+        found[r.nr - 1].append(
+            Column(r.name, r.type, r.generated, r.builtin, r.type_oid, r.plain, r.zoned, r.naming)
+        )
+    return found
 
 
 def read_unique_keys(db: Database, table: QualifiedName) -> list[tuple[str, ...]]:
     """Read the column sets of a table's valid and total unique indexes."""
-    rows = db.query(query("catalog", "unique_columns"), [table.schema, table.name])
-    return [tuple(row.columns) for row in rows]
+    return read_unique_keys_of(db, [table])[0]
+
+
+def read_unique_keys_of(
+    db: Database, tables: Sequence[QualifiedName]
+) -> list[list[tuple[str, ...]]]:
+    """Read the same of each of several tables."""
+    names = [[table.schema for table in tables], [table.name for table in tables]]
+    found: list[list[tuple[str, ...]]] = [[] for _ in tables]
+    for row in db.query(query("catalog", "unique_columns"), names):
+        found[row.nr - 1].append(tuple(row.columns))
+    return found
 
 
 def read_keys(db: Database, table: QualifiedName) -> list[tuple[str, ...]]:
@@ -112,6 +142,31 @@ def match_columns(
         tuple(c.name for c in wanted if names[c.name] not in here),
         tuple(c for c in target if c.name not in matched),
     )
+
+
+def without_part_column(
+    table: TableMap, source: Sequence[Column], target: Sequence[Column]
+) -> list[Column]:
+    """Return the columns of the target without the one that tells the part; raises StateError where
+    it is not there, or where the provider has one of its name."""
+    if table.part is None:
+        return list(target)
+    name = table.part.name
+    rest = [column for column in target if column.name != name]
+    incoming = dict(table.columns or ((column.name, column.name) for column in source))
+    if len(rest) == len(target) or name in incoming.values():
+        where = "is no column here" if len(rest) == len(target) else "comes from the provider, too"
+        raise StateError(
+            f'table "{table.dest}": its part column "{name}" {where}: it must be a column that '
+            "this node alone has"
+        )
+    return rest
+
+
+def part_constants(part: PartColumn, kind: str) -> dict[str, str]:
+    """Return what every new row of a part has beside its own columns: the column that tells it, and
+    its value as SQL. A value that is too long for the column is refused when it is stored."""
+    return {part.name: f"{part.literal}::{unbounded(kind)}"}
 
 
 def unsteady_value(pair: ColumnPair) -> str | None:

@@ -1,14 +1,15 @@
 """Whose a row is, where tables of several sets bring rows to one local table.
 
-Only conditions can tell: each of these tables, the parts, must have one of its own, and no row may
-fulfil two. What would touch the rows of one part alone (resync, compare, repair, a TRUNCATE) asks
-for that first. A handler's condition does not count: it is the same for all parts of a node.
+Conditions can tell, or a column that this node alone has and each part fills with its own value:
+each of these tables, the parts, must have one or the other, and no row may belong to two. What
+would touch the rows of one part alone (resync, compare, repair, a TRUNCATE) asks for that first. A
+handler's condition does not count: it is the same for all parts of a node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from vedur.change.attrs import COPY_CONDITION, decode_attrs
 from vedur.db import Database
@@ -16,6 +17,7 @@ from vedur.errors import DatabaseError, VedurError
 from vedur.names import parse_name, quote_ident
 from vedur.sql import query
 from vedur.tables.filter import written
+from vedur.tables.mapping import PartColumn
 
 #: unique_violation and exclusion_violation
 _TAKEN = frozenset(("23505", "23P01"))
@@ -28,14 +30,16 @@ def why_untold(db: Database, dest: str) -> str:
     told apart; empty if they can, or if there is one part only. Reads the table."""
     found: dict[str, str | None] = {}
     for row in db.query(query("catalog", "parts"), [dest]):
-        stored = decode_attrs(row.table_attrs).get(COPY_CONDITION)
         who = f'table "{row.table_name}" of queue "{row.queue_name}"'
-        found[who] = written(stored, alias="t")
+        found[who] = told_by(row)
     if len(found) < 2:
         return ""
     for who, condition in found.items():
         if condition is None:
-            return f"{who} has no condition (--where) that tells its rows from those of the others"
+            return (
+                f"{who} has no condition (--where) and no part column (--part-column) that tells "
+                "its rows from those of the others"
+            )
     words = {
         "dest": parse_name(dest).quoted,
         "sum": " + ".join(f"coalesce(({c}\n)::int, 0)" for c in found.values()),
@@ -46,6 +50,16 @@ def why_untold(db: Database, dest: str) -> str:
             "conditions of which no row fulfils two (change-filter)"
         )
     return ""
+
+
+def told_by(part: Any, alias: str = "t") -> str | None:
+    """Return what the rows of a part fulfil, as SQL, None where nothing tells them; `part` is a row
+    of statement `parts`. Pure."""
+    attrs = decode_attrs(part.table_attrs)
+    column = PartColumn.read(attrs, part.queue_name)
+    if column is not None:
+        return column.condition(alias)
+    return written(attrs.get(COPY_CONDITION), alias=alias)
 
 
 def name_conflict(db: Database, dest: str, error: E, key: Mapping[str, str] | None = None) -> E:
@@ -63,7 +77,7 @@ def name_conflict(db: Database, dest: str, error: E, key: Mapping[str, str] | No
     owners = [
         name
         for name, row in zip(named, parts, strict=True)
-        if key and _has_row(db, dest, key, decode_attrs(row.table_attrs).get(COPY_CONDITION))
+        if key and _has_row(db, dest, key, told_by(row))
     ]
     said = f"{dest} has rows of several queues, {', '.join(named)}"
     if owners:
@@ -78,7 +92,7 @@ def _has_row(db: Database, dest: str, key: Mapping[str, str], condition: str | N
     words = {
         "dest": parse_name(dest).quoted,
         "match": " and ".join(f"t.{quote_ident(name)}::text = %s" for name in key),
-        "condition": (written(condition, alias="t") or "").replace("%", "%%"),
+        "condition": condition.replace("%", "%%"),
     }
     text = query("catalog", "part_has_row").format(**words)
     return bool(db.query(text, list(key.values()))[0][0])

@@ -75,11 +75,13 @@ class NamedHandler:
 class RowFunction(NamedHandler):
     """A handler's `rows` by name. `rewrites` are the columns that it changes, None where nobody
     knows; `filters`: it may leave rows out. `mends`: bytes that are not UTF-8 are replaced before
-    it sees them, and are an error otherwise."""
+    it sees them, and are an error otherwise. `by_column`: what it makes of a column depends on that
+    column alone, so it need not be given those that it does not rewrite."""
 
     rewrites: ColumnSet | None = None
     filters: bool = False
     mends: bool = False
+    by_column: bool = False
 
     def rewrites_any(self, columns: Sequence[str]) -> bool:
         """May one of these columns, which are a key, be changed? Only one that is declared may."""
@@ -104,7 +106,7 @@ class RowFunction(NamedHandler):
 
         Raises StateError if the handler fails, or changes a column of `key` that it does not name.
         """
-        batch = self._batch(names, rows)
+        batch = self.batch(names, rows)
         answer = self._run(batch)
         kept, texts = self._read(answer, len(rows))
         self._require_key(batch, kept, texts, [k for k in key if not self.rewrites_any([k])])
@@ -113,7 +115,42 @@ class RowFunction(NamedHandler):
             found[number] = values
         return tuple(texts), found
 
-    def _batch(self, names: tuple[str, ...], rows: Sequence[Row]) -> pa.RecordBatch:
+    def shown(self, names: Sequence[str], left: Collection[str]) -> tuple[str, ...]:
+        """Return the columns that `columns` must be given of rows with these, of which those in
+        `left` are there afterwards."""
+        if not self.by_column or self.rewrites is None:
+            return tuple(names)
+        return tuple(name for name in names if name in self.rewrites and name in left)
+
+    def columns(self, batch: pa.RecordBatch, key: Sequence[str]) -> dict[str, pa.StringArray]:
+        """Return the columns that the handler makes of these, for as many rows in the same order.
+
+        Raises StateError if the handler fails, leaves rows out or changes a column of `key` that
+        it does not name.
+        """
+        answer = self._run(batch)
+        self._require_batch(answer)
+        if ROW_NUMBER in answer.schema.names:
+            whole = _array(answer.column(ROW_NUMBER)).equals(batch.column(ROW_NUMBER))
+        else:
+            whole = answer.num_rows == batch.num_rows
+        if not whole:
+            raise StateError(self._failed("it leaves rows out, or changes their order"))
+        found = {}
+        for name in answer.schema.names:
+            if name != ROW_NUMBER:
+                found[name] = self._as_text(answer.column(name), name)
+        for name in key:
+            if name not in batch.schema.names or self.rewrites_any([name]):
+                continue
+            if name not in found or not found[name].equals(batch.column(name)):
+                raise StateError(
+                    self._failed(f'it changes column "{name}" of the key without saying so')
+                )
+        return found
+
+    def batch(self, names: tuple[str, ...], rows: Sequence[Row]) -> pa.RecordBatch:
+        """Return rows as the handler is given them."""
         import pyarrow as pa
 
         try:
@@ -144,13 +181,8 @@ class RowFunction(NamedHandler):
             raise StateError(self._failed(where_raised(error))) from None
 
     def _read(self, answer: Any, count: int) -> tuple[list[int], dict[str, list[str | None]]]:
-        import pyarrow as pa
-
-        if not isinstance(answer, pa.RecordBatch | pa.Table):
-            raise StateError(self._failed(f"its answer is a {type(answer).__name__}"))
+        self._require_batch(answer)
         names = answer.schema.names
-        if len(set(names)) != len(names):
-            raise StateError(self._failed("its answer has two columns of one name"))
         kept = list(range(count))
         if ROW_NUMBER in names:
             kept = answer.column(ROW_NUMBER).to_pylist()
@@ -167,14 +199,24 @@ class RowFunction(NamedHandler):
         texts = {}
         for name in names:
             if name != ROW_NUMBER:
-                texts[name] = self._texts(answer.column(name), name)
+                texts[name] = self._as_text(answer.column(name), name).to_pylist()
         return kept, texts
 
-    def _texts(self, column: Any, name: str) -> list[str | None]:
+    def _require_batch(self, answer: Any) -> None:
+        import pyarrow as pa
+
+        if not isinstance(answer, pa.RecordBatch | pa.Table):
+            raise StateError(self._failed(f"its answer is a {type(answer).__name__}"))
+        names = answer.schema.names
+        if len(set(names)) != len(names):
+            raise StateError(self._failed("its answer has two columns of one name"))
+
+    def _as_text(self, column: Any, name: str) -> pa.StringArray:
         import pyarrow as pa
 
         try:
-            found: list[str | None] = column.cast(pa.string()).to_pylist()
+            found = _array(column.cast(pa.string()))
+            found.validate(full=True)
         except Exception:
             raise StateError(
                 self._failed(f'column "{name}" of its answer cannot be written as text')
@@ -199,6 +241,11 @@ class RowFunction(NamedHandler):
 
     def _failed(self, what: str) -> str:
         return f'handler "{self.handler}" failed on table "{self.table}": {what}'
+
+
+def _array(column: Any) -> Any:
+    """A column of a table, which may be in several pieces, as one array."""
+    return column.combine_chunks() if hasattr(column, "combine_chunks") else column
 
 
 def where_raised(error: BaseException) -> str:

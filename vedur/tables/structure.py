@@ -154,10 +154,16 @@ def foreign_keys(db: Database, tables: Sequence[str]) -> list[ForeignKey]:
         ]
 
 
-def differences(provider: Structure, local: Structure, columns: Columns | None = None) -> list[str]:
+def differences(
+    provider: Structure,
+    local: Structure,
+    columns: Columns | None = None,
+    part_column: str | None = None,
+) -> list[str]:
     """What keeps the two from holding the same rows, one sentence each, column by column.
 
-    `columns` is the table's column list, None for all; sentences use the names here.
+    `columns` is the table's column list, None for all; sentences use the names here. `part_column`
+    is one that tells the rows of a part, which is here alone and may be in the key.
     """
     found = []
     names = {c.name: c.name for c in provider.columns} if columns is None else dict(columns)
@@ -188,14 +194,15 @@ def differences(provider: Structure, local: Structure, columns: Columns | None =
                 f"provider, {mine.collation or 'default'} here"
             )
     for mine in local.columns:
-        if mine.name not in names.values():
+        if mine.name not in names.values() and mine.name != part_column:
             needs = mine.not_null and mine.default is None and not mine.identity
             if columns is not None and not needs:
                 continue  # left alone on purpose
             note = ", and it is NOT NULL without a default" if needs else ""
             found.append(f'column "{mine.name}" ({mine.type}) is missing on provider{note}')
     key = tuple(names.get(name, name) for name in provider.key)
-    if key != local.key:
+    own = tuple(name for name in local.key if name != part_column)
+    if key != own:
         found.append(f"key is {_key(key)} on provider, {_key(local.key)} here")
     return found
 

@@ -6,7 +6,7 @@
     lock        begin the transaction; the position, and that what was planned still holds
     merge       changes into the tables; system events and scripts run at their places
     publish     on a branch: events and ticks into the node's own queue; of a part: events into
-                the combined queue
+                the combined queue (`own_queue.py`)
     position    the node has the batch's last tick
     commit      all of it becomes visible at once
     finish      the provider may forget the batch
@@ -14,7 +14,7 @@
 `plan` to `commit` are `apply_range`, which first copies and the replay of quarantined events use,
 too. A crash after the commit is seen by `take` of the next run: the node stands at the end, so
 nothing is applied again. While a batch is merged, the next range of ticks is staged by a second
-thread into the other slot (`stage_ahead.py`).
+thread into the other slot (`StageAhead`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Generic
 
 from vedur.catalog import TableInfo
+from vedur.catalog.passed import explain, own_rules, require_served
 from vedur.catalog.tables import change_table_state, is_in_sync
 from vedur.change.attrs import same_but_policy
 from vedur.change.event import Event, EventRange
@@ -47,22 +48,22 @@ from vedur.node.position import (
 from vedur.queue.batches import (
     Batch,
     Subscription,
+    Tick,
     event_range,
     finish_batch,
     get_ticks_ahead,
     late_events,
     slice_count,
 )
-from vedur.queue.publish import EndTick, TickRow, read_tick_rows
-from vedur.queue.slices import Tick
+from vedur.queue.passed import PassedPart, read_passed_parts
+from vedur.queue.publish import EndTick, Passed, TickRow, read_tick_rows
 from vedur.sql import query
 from vedur.tables.mapping import TableMap
-from vedur.worker.apply_range import AppliedRange, Applier, S, apply_range
+from vedur.worker.apply_range import AppliedRange, Applier, S, StageAhead, apply_range
 from vedur.worker.branch_queue import BranchQueue
-from vedur.worker.combined_queue import CombinedQueue
 from vedur.worker.first_copy.states import MergeState, must_wait, snapshot_is_past
+from vedur.worker.own_queue import OwnQueue
 from vedur.worker.quarantine import BatchQuarantine, ConsumerQuarantine, Outlook
-from vedur.worker.stage_ahead import StageAhead
 from vedur.worker.stats import BatchLog
 from vedur.worker.system_events import Registers, SystemEvents
 
@@ -97,8 +98,7 @@ class BatchRunner(Generic[S]):
     connections: int = 8
     registers: Registers = field(default_factory=Registers)
     on_error: Policy = Policy.STOP
-    branch: BranchQueue | None = None  # where a branch passes batches on to
-    combined: CombinedQueue | None = None  # where a part is merged into
+    own_queue: OwnQueue | None = None  # where batches are passed on to
     _keeps: bool | None = None  # does the target keep which tick was applied?
 
     def __post_init__(self) -> None:
@@ -129,6 +129,7 @@ class BatchRunner(Generic[S]):
     def close(self) -> None:
         """Wait for what is being staged, and end."""
         self.ahead.close()
+        self.applier.rest()
 
 
 @dataclass
@@ -147,9 +148,11 @@ class BatchRun(AppliedRange[S]):
     _ticks: list[Tick] = field(default_factory=list)  # of the batch, both ends included
     _later: list[Tick] = field(default_factory=list)  # its last tick and those behind it
     _tick_rows: list[TickRow] = field(default_factory=list)  # of the batch, for a branch
+    _above: list[PassedPart] = field(default_factory=list)  # what the provider has not all of
     _outlook: Outlook = field(default_factory=Outlook)
     _quarantine: BatchQuarantine | None = None
     _state: WorkerState | None = None  # the node, once its position is locked
+    _merges: bool = False  # there are events for the tables
 
     def __post_init__(self) -> None:
         self.applier = self.runner.applier
@@ -167,8 +170,11 @@ class BatchRun(AppliedRange[S]):
         """Read where the node stands: True at the beginning of the batch, False at its end."""
         self.times.begin()
         reach("batch.taken")
+        batch = self.batch
+        if self.node.completed_tick == batch.prev_tick:
+            return True  # as the round has just read it; `lock` reads it again
         state = self._read_state()
-        if position_allows(self.batch.prev_tick, self.batch.tick, state.completed_tick):
+        if position_allows(batch.prev_tick, batch.tick, state.completed_tick):
             return True
         log.info("batch %s..%s is already here", self.batch.prev_tick, self.batch.tick)
         return False
@@ -182,11 +188,21 @@ class BatchRun(AppliedRange[S]):
         if not inside or inside[0].id != batch.prev_tick or inside[-1].id != batch.tick:
             raise StateError(f"ticks {batch.prev_tick}..{batch.tick} are not in the queue any more")
         self._ticks, self._later = inside, ticks[len(inside) - 1 :]
-        if self.runner.branch is not None:
+        if self.runner.own_queue is not None and self.runner.own_queue.has_ticks:
             self._tick_rows = read_tick_rows(self.provider, self.queue, batch.prev_tick, batch.tick)
+        self._require_all_events()
         self._outlook = self.runner.quarantine.read_outlook(self.db, inside)
         self.tables = self._outlook.mark(replicas(self.known))
         self.stats = {"count": 0}
+
+    def _require_all_events(self) -> None:
+        """Raise where the provider has left events out that a table here needs. What it says is of
+        now, when the whole batch is there: what it says of earlier events does not become less."""
+        start, provider = self.batch.prev_tick, self.node.provider_node
+        self._above = read_passed_parts(self.provider, self.queue, start)
+        require_served((t for t in self.known if t.ready), self._above, provider)
+        if self._above and self.runner.own_queue is not None and self.runner.own_queue.needs_all:
+            raise explain(self._above[0], provider, "the combined queue needs all")
 
     def stage(self) -> S | None:
         """Take what is staged ahead, completed where it is short, or stage now; then look ahead."""
@@ -202,7 +218,7 @@ class BatchRun(AppliedRange[S]):
                 staged = self.applier.stage(self.db, source, self.tables, ahead.slot)
         reach("batch.staged")
         self.times.mark("stage")
-        if self.runner.branch is not None and self.runner.branch.tick_by_tick:
+        if self.runner.own_queue is not None and self.runner.own_queue.tick_by_tick:
             return staged  # the next batch is too small to be worth it
         here = ticks[-1].event_seq - ticks[0].event_seq
         ahead.begin(self._later, self.tables, here, self.runner.max_batch_events, self._cut)
@@ -235,7 +251,10 @@ class BatchRun(AppliedRange[S]):
         self._require_same_node(self._state)
         provider = self._state.provider_node
         check_epoch(self.db, self.provider, self.queue, batch.prev_tick, provider)
-        if staged is not None:
+        # Without any event of the queue there is nothing that a table could miss or get twice: a
+        # copy that is to meet the worker at an earlier tick has as little to do for the rest.
+        self._merges = staged is not None
+        if self._merges:
             self._require_same_tables()
         return staged
 
@@ -278,12 +297,15 @@ class BatchRun(AppliedRange[S]):
         `change-filter` changes them under the lock of the position, while the worker stands at its
         hold; this is for the worker that looked just before, and for a hold that ran out. Nor may
         a copy have been asked to meet the worker at a tick that this batch would pass: another
-        worker of the node can have done that.
+        worker of the node can have done that. Nor may a table be on its way to be copied anew, or
+        gone.
         """
         rows = self.db.query(query("worker", "table_attrs"), [self.queue])
         now = {r.table_name: r for r in rows}
         for table in self.known:
             found = now.get(table.table_name)
+            if table.ready and (found is None or not is_in_sync(found.merge_state)):
+                raise _left(table)
             if found is None:
                 continue
             if not same_but_policy(found.table_attrs, table.table_attrs):
@@ -298,6 +320,20 @@ class BatchRun(AppliedRange[S]):
                     "changes are staged again"
                 )
 
+    def _require_nothing_left(self) -> None:
+        """No table may have begun to be copied anew before this batch had locked it: the events
+        would be among rows of a later time.
+
+        Asked behind the merge, when no copy can empty a table of the batch any more. What is gone
+        now, an event of the batch itself may have removed; and the copy of a table with a snapshot,
+        a script of the batch may have set back.
+        """
+        rows = self.db.query(query("worker", "table_attrs"), [self.queue])
+        away = {r.table_name for r in rows if not is_in_sync(r.merge_state)}
+        for table in self.known:
+            if table.ready and table.table_name in away and not table.custom_snapshot:
+                raise _left(table)
+
     def open_quarantine(self) -> Quarantine | None:
         """Open the quarantine of the batch; None where the node cannot have one."""
         quarantine = self.runner.quarantine
@@ -306,31 +342,35 @@ class BatchRun(AppliedRange[S]):
 
     def handle(self, event: Event) -> None:
         """Do what a system event or a script says, on this node."""
-        runner = self.runner
-        SystemEvents(self.db, self.queue, runner.registers, runner.branch).handle(event)
+        own = self.runner.own_queue
+        branch = own if isinstance(own, BranchQueue) else None
+        SystemEvents(self.db, self.queue, self.runner.registers, branch).handle(event)
 
     def close_quarantine(self) -> None:
-        """Write what the quarantine has gathered."""
+        """Write what the quarantine has gathered, once it is sure that the batch is good."""
+        if self._merges:
+            self._require_nothing_left()
         count = self.runner.quarantine.close_batch(self.db, self._quarantine)
         if count:
             self.stats["quarantined"] = count
             reach("quarantine.written")
 
     def publish(self, staged: S | None) -> None:
-        """Pass the batch on, where the node is a branch, or a part of a combined queue."""
-        branch, combined, state = self.runner.branch, self.runner.combined, self._state
-        if (branch is None and combined is None) or state is None:
+        """Pass the batch on, where others read from this node."""
+        own_queue, state = self.runner.own_queue, self._state
+        if own_queue is None or state is None:
             return
         raw = staged.raw if staged is not None else None
         if staged is not None and raw is None:
             raise InternalError("BUG: a batch that is passed on was staged without its raw events")
-        slot = self.runner.ahead.slot
-        if branch is not None:
-            branch.publish(self.db, slot, raw, self._tick_rows, state.global_watermark)
-        elif combined is not None:
-            end, time, provider = self._ticks[-1], self.batch.time, state.provider_node
-            tick = EndTick(end.id, time, end.event_seq, end.snapshot.text, provider)
-            combined.publish(self.db, slot, raw, tick)
+        last, time = self._ticks[-1], self.batch.time
+        end = EndTick(last.id, time, last.event_seq, last.snapshot.text, state.provider_node)
+        slices, events = (raw.slices, raw.events) if raw is not None else ((), 0)
+        slot, ticks = self.runner.ahead.slot, self._tick_rows
+        rules = own_rules(self.known) if own_queue.has_ticks else []
+        watermark = state.global_watermark
+        batch = Passed(slot, slices, events, ticks, end, watermark, rules, self._above)
+        own_queue.publish(self.db, batch)
 
     def set_position(self) -> None:
         """Write the position, and which tick that is: its number may come a second time."""
@@ -399,3 +439,10 @@ class BatchRun(AppliedRange[S]):
         """Forget what is staged ahead, and what was learnt about the target's tables."""
         self.runner.ahead.discard()
         super().discard()
+
+
+def _left(table: TableInfo) -> StaleStage:
+    return StaleStage(
+        f'table "{table.table_name}" is being copied anew, or was removed, while its changes were '
+        "staged: changes are staged again"
+    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from vedur.db import Database
 from vedur.errors import ConnectError, DatabaseError, EngineLost, StateError, VedurError
-from vedur.node import NodeType, WorkerState, get_worker_state
+from vedur.node import WorkerState, get_worker_state
 from vedur.node.endpoint import Endpoint
 from vedur.node.killed_move import give_up_killed_move
 from vedur.node.state import set_consumer_uptodate
@@ -79,8 +79,7 @@ class Worker(WorkerContext):
             self.on_node(state.node_name)
         self._paused = state.paused
         if state.paused:
-            if state.node_type is NodeType.ROOT:
-                self._take_role(state).rest(target, state)
+            self._take_role(state).rest(target, state)
             self.say_alive()
             return self._give_up_move(target, state)
         return self._take_role(state).do_round(target, state)

@@ -44,8 +44,7 @@ from vedur.change.quarantine import (
 from vedur.db import Database
 from vedur.errors import ConnectError, VedurError, first_line
 from vedur.node.endpoint import Endpoint
-from vedur.queue.batches import Batch
-from vedur.queue.slices import Tick
+from vedur.queue.batches import Batch, Tick
 from vedur.sql import query
 from vedur.tables.mapping import TableMap
 from vedur.worker.first_copy.states import MergeState, State

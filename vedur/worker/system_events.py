@@ -15,8 +15,7 @@ from vedur.catalog.sequences import global_remove_seq, global_update_seq
 from vedur.catalog.tables import global_add_table, global_remove_table
 from vedur.change.event import Event
 from vedur.config import LondisteSettings
-from vedur.db import Database, set_replication_role
-from vedur.db.contract import command
+from vedur.db import Database, command, set_replication_role
 from vedur.errors import OtherEpoch, RefusedError, StateError
 from vedur.failpoint import reach
 from vedur.node.epoch import OTHER, keeps_epochs, note_reign
@@ -25,9 +24,10 @@ from vedur.node.position import unregister_consumer
 from vedur.node.state import set_global_watermark
 from vedur.script.attrs import ScriptAttrs
 from vedur.script.on_node import script_here
-from vedur.script.script import known_as
+from vedur.script.script import known_as, without_transaction
 from vedur.sql import query
 from vedur.worker.branch_queue import BranchQueue
+from vedur.worker.first_copy.scripts import begin_copies_anew
 
 log = logging.getLogger(__name__)
 
@@ -228,6 +228,9 @@ def run_script(db: Database, queue: str, event: Event) -> None:
     Statements run one by one in role `local`, so no trigger logs them. Transaction control inside
     the script is left out: the batch is the transaction. Tables that have another name here are
     renamed in the parsed statement.
+
+    Copies that are under way begin anew behind it (first_copy/scripts.py); also behind one that
+    another set has brought here before, as this set's rows have it from here on.
     """
     name, script = event.ev_extra1 or "", event.ev_data or ""
     attrs = ScriptAttrs.parse(event.ev_extra2)
@@ -236,12 +239,14 @@ def run_script(db: Database, queue: str, event: Event) -> None:
         db, queue, name, script, expect_root=False, attrs=event.ev_extra2 or None
     )
     if answer.code > 200:
+        begin_copies_anew(db, queue, name, without_transaction(script))
         return
     reach("script.started")
     here = script_here(db, read_local_names(db, queue), script, attrs)
     if here.fits is None:
         raise StateError(event.named(f"{name}: SQL only partially matches local setup"))
     if here.fits:
+        begin_copies_anew(db, queue, name, here.statements)
         set_replication_role(db, "local")
         for statement in here.statements:
             log.debug("%s", statement)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedur.change import copytext
+from vedur.change import formats
 from vedur.change.event import EventType, parse_type
 from vedur.change.formats import decode_json, decode_sql, decode_urlenc, nested_to_text
 from vedur.errors import StateError
@@ -111,6 +111,6 @@ def test_a_broken_fragment_is_an_error() -> None:
 
 @given(st.lists(st.none() | text, min_size=1))
 def test_copy_text_round_trip(values: list[str | None]) -> None:
-    line = copytext.line(values)
+    line = formats.line(values)
     assert line.count("\n") == 1
-    assert copytext.fields(line[:-1]) == values
+    assert formats.fields(line[:-1]) == values

@@ -8,7 +8,14 @@ from dataclasses import replace
 import pytest
 
 from vedur.cli.output import table_text
-from vedur.status.snapshot import ConsumerError, CopyError, NodeStatus, SetStatus
+from vedur.status.snapshot import (
+    ConsumerError,
+    CopyError,
+    CopyWait,
+    NodeStatus,
+    ResidentLoss,
+    SetStatus,
+)
 from vedur.status.tree import compact_lines, lag_text, tree_lines
 
 
@@ -121,11 +128,25 @@ def test_tree_of_a_cascade() -> None:
     ]
 
 
+def test_a_worker_without_its_resident_task_is_a_warning() -> None:
+    loss = ResidentLoss("its job has ended", 75.0)
+    without = replace(node("l", "leaf", None), resident_loss=loss)
+    assert tree_lines(SetStatus("q", "l", (without,)))[-1].strip() == (
+        "WARN: l: no resident task for 1m15s: its job has ended"
+    )
+
+
 def test_a_first_copy_that_fails_is_an_error() -> None:
     failing = replace(node("l", "leaf", None), copy_errors=(CopyError("s.t", "no space left"),))
     assert tree_lines(SetStatus("q", "l", (failing,)))[-1].strip() == (
         "ERR: first copy of s.t: no space left"
     )
+
+
+def test_a_first_copy_that_waits_for_another_part_says_for_which() -> None:
+    what = 'wait for table "s.t" of queue "s1"'
+    waiting = replace(node("l", "leaf", None), copy_waits=(CopyWait("s.t", what),))
+    assert tree_lines(SetStatus("q", "l", (waiting,)))[-1].strip() == f"Copy of s.t: {what}"
 
 
 def test_compact_is_one_line_per_node() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from vedur.db import database
+from vedur.db import driver_errors
 
 PREFIX = 'connection failed: connection to server at "127.0.0.1", port 5433 failed: '
 
@@ -24,12 +24,12 @@ PREFIX = 'connection failed: connection to server at "127.0.0.1", port 5433 fail
     ],
 )
 def test_the_state_is_read_from_the_message(message: str, state: str | None) -> None:
-    assert database._connect_state(psycopg.OperationalError(PREFIX + message)) == state
+    assert driver_errors.connect_state(psycopg.OperationalError(PREFIX + message)) == state
 
 
 def test_a_state_that_is_there_stays() -> None:
     error = psycopg.errors.InsufficientPrivilege("the database system is starting up")
-    assert database._connect_state(error) == "42501"
+    assert driver_errors.connect_state(error) == "42501"
 
 
 SEVERAL = """connection failed: {one}
@@ -61,4 +61,4 @@ NOBODY = PREFIX + "Connection refused"
     ],
 )
 def test_a_server_that_turns_somebody_away_is_there(message: str, silent: bool) -> None:
-    assert database.is_silence(message) is silent
+    assert driver_errors.is_silence(message) is silent

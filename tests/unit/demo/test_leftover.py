@@ -48,6 +48,13 @@ def test_a_daemon_is_found_by_its_mark_and_ended(tmp_path: Path) -> None:
     assert not alive(pid)
 
 
+def test_each_is_told_although_time_is_over(tmp_path: Path) -> None:
+    """On a busy machine one look at all processes may take longer than the patience."""
+    pid = start(tmp_path, STUBBORN)
+    end(tmp_path, patience=0.0)
+    assert marked(tmp_path) == [] and not alive(pid)
+
+
 def test_only_the_own_are_ended(tmp_path: Path) -> None:
     ours, theirs = tmp_path / "a", tmp_path / "ab"
     mine, other = start(ours, STUBBORN), start(theirs, STUBBORN)

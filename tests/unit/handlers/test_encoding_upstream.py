@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests.fixtures.examples import examples
 from tests.fixtures.wants import wanting
 from tests.labs.upstream import SYSTEM_PYTHON
-from vedur.change.copytext import mend, readable
-from vedur.change.formats import decode_urlenc, mended_urlenc
+from vedur.change.formats import decode_urlenc, mend, mended_urlenc, readable
 
 PROGRAM = """
 import json, sys

@@ -55,6 +55,20 @@ class OfTheBlock(Counts):
         return batch.set_column(1, "v", pa.array([str(len(batch))] * len(batch)))
 
 
+class Together(Handler):
+    """Says that it makes each column from itself alone, and looks at another."""
+
+    name = "together"
+
+    def scope(self, facts: Any, names: Any) -> Scope:
+        return Scope(rewrites=ColumnSet.of("v"), by_column=True)
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if "id" not in batch.schema.names:
+            return batch
+        return batch.set_column(1, "v", batch["id"])
+
+
 def test_what_holds() -> None:
     rules = {"public.t": {"id": "hash", "v": "mask"}}
     options = {"obfuscator_key": KEY, "obfuscator_map": json.dumps(rules)}
@@ -71,6 +85,7 @@ def test_what_holds() -> None:
         (Cut, "two keys become one"),
         (Counts, "not the same|made anew"),
         (OfTheBlock, "not the same in blocks of 2"),
+        (Together, "row 0: not the same by column"),
     ],
 )
 def test_what_does_not_hold(cls: type[Handler], message: str) -> None:

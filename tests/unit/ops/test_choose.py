@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from vedur.errors import UsageError
-from vedur.ops.choose import choose
+from vedur.ops.session import choose
 
 
 def test_choose_names_and_globs() -> None:

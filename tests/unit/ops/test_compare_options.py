@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vedur.cli.commands import COMMANDS
-from vedur.cli.compare import _require_numbers
+from vedur.cli.compare import _require_limit
 from vedur.cli.grammar import Grammar
 from vedur.errors import UsageError
 from vedur.ops.change_filter import ChangeFilter
@@ -16,12 +16,12 @@ def test_numbers_of_options_are_not_negative() -> None:
     def limit(*words: str) -> int:
         call = Grammar("londiste3", "words", COMMANDS).parse(["x.ini", "compare", *words])
         options = call.fill(CompareOptions)
-        _require_numbers(options.limit, options.max_wait)
+        _require_limit(options.limit)
         return options.limit
 
     assert limit() == 100
     assert limit("--limit=0") == 0
-    for word in ("--limit=-1", "--max-wait=-1"):
+    for word in ("--limit=-1", "--max-wait=-1", "--max-wait=nan", "--max-wait=inf", "--max-wait=x"):
         with pytest.raises(UsageError, match="from 0 up"):
             limit(word)
 

@@ -12,6 +12,7 @@ from vedur.queue.batches import (
     EVENTS_PER_SLICE,
     GIANT_SLICES,
     LATE_SLICES,
+    Tick,
     _lopsided,
     batch_size,
     dense,
@@ -21,8 +22,8 @@ from vedur.queue.batches import (
     next_limit,
     slice_count,
     stretches,
+    whole,
 )
-from vedur.queue.slices import Tick, whole
 
 GIANT = GIANT_SLICES * EVENTS_PER_SLICE + 1
 

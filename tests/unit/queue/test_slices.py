@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedur.change.snapshot import Snapshot
-from vedur.queue.slices import Tick, cut, whole
+from vedur.queue.batches import Tick, cut, whole
 
 
 @st.composite

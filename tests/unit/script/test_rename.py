@@ -6,7 +6,7 @@ import postgast
 import pytest
 
 from vedur.errors import UsageError
-from vedur.script.rename import rename_tables
+from vedur.script.on_node import rename_tables
 
 RENAMES = {
     "digoal_01.user_info": "digoal_02.user_info1",

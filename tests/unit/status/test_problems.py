@@ -14,7 +14,16 @@ from vedur.status.detail import (
     Transaction,
 )
 from vedur.status.problems import Kind, Severity, problems, ready
-from vedur.status.snapshot import TAGGED, CopyStatus, NodeStatus
+from vedur.status.snapshot import TAGGED, CopyStatus, NodeStatus, ResidentLoss
+
+
+def test_a_lost_resident_task_is_no_reason_not_to_read() -> None:
+    healthy = node("a")
+    status = replace(healthy.status, resident_loss=ResidentLoss("no slot", 3.0))
+    seen = overview(node("root", "root", queue=HEALTHY), replace(healthy, status=status))
+    (problem,) = problems(seen)
+    assert problem.severity is Severity.WARN and "no slot" in problem.what
+    assert ready(seen) == []
 
 
 def test_a_set_in_health_has_no_problems() -> None:

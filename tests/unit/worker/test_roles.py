@@ -55,3 +55,9 @@ def test_a_part_merges_into_a_combined_root_and_waits_behind_a_combined_branch(
 def test_a_part_without_a_combined_node_to_merge_into_is_refused(combined_type: str | None) -> None:
     with pytest.raises(StateError, match=r'merged into queue "all".*nothing is applied'):
         choose_role(node(NodeType.LEAF, "all", combined_type))
+
+
+@pytest.mark.parametrize("node_type", list(NodeType))
+def test_no_type_of_node_is_without_a_role_of_its_own(node_type: NodeType) -> None:
+    others = [choose_role(node(other)) for other in NodeType if other is not node_type]
+    assert choose_role(node(node_type)) not in others

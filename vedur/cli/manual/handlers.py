@@ -41,8 +41,10 @@ _WHERE = """## Where they hold
 On a branch, handlers decide about its own tables; its queue has all events as they are. So a
 handler that changes rows is refused there, because the branch would pass the clear rows on. It is
 refused on the root, too; `encoding` is one of them. `shard` and `part` on a branch of Londiste's
-pass on the events of its own shard only; here they are refused unless `pass_on=all` says that the
-nodes below have the handler, too. `change-filter` is refused for tables with a handler that decides
+pass on the events of its own shard only; here they are refused unless `pass_on` says what is meant:
+`all` passes on the events of all shards, `own` those of its own one, for which the hash must be of
+columns of the key. Nodes below have the same handler in either case; with `own` one that has not
+stops, or is refused. `change-filter` is refused for tables with a handler that decides
 which rows come. `change-handler` moves just the rows that differ where both handlers tell by
 conditions which rows they want, and needs `--resync` where rows are changed on their way.
 

@@ -22,7 +22,7 @@ from vedur.status.detail import (
 )
 from vedur.status.problems import Problem
 from vedur.status.quarantine import SHOWN, Quarantined
-from vedur.status.snapshot import ConsumerError, CopyStatus, NodeStatus
+from vedur.status.snapshot import ConsumerError, CopyStatus, NodeStatus, ResidentLoss
 
 _HEAD = """# JSON of the status page
 
@@ -39,6 +39,7 @@ _OBJECTS: tuple[tuple[str, tuple[type[Any], ...]], ...] = (
     ("nodes[]", (NodeStatus, NodeDetail)),
     ("errors[]", (ConsumerError,)),
     ("table_problems[]", (TableProblem,)),
+    ("resident_loss", (ResidentLoss,)),
     ("problems[]", (Problem,)),
     ("tables[]", (TableStatus,)),
     ("copies[]", (CopyStatus,)),

@@ -32,17 +32,16 @@ from vedur.db.conninfo import parse
 from vedur.errors import ConfigError
 from vedur.handlers.registry import load_handlers
 from vedur.log import LogOptions, direct_job, setup_logging, spark_log, trim_log
-from vedur.node import NodeType, WorkerState
+from vedur.node import WorkerState
 from vedur.node.endpoint import Endpoint
 from vedur.ops.processes.engine import Engine
 from vedur.ops.processes.page_beside import PageBeside
 from vedur.ops.processes.share import Share, share_of
 from vedur.worker.batch import BatchRunner
-from vedur.worker.branch_queue import BranchQueue
-from vedur.worker.combined_queue import CombinedQueue
 from vedur.worker.first_copy.context import CopySetup
 from vedur.worker.first_copy.control import Copying
 from vedur.worker.loop import Worker
+from vedur.worker.own_queue import choose_own_queue
 from vedur.worker.system_events import Registers
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class Beside:
 
 
 #: Settings that a reload cannot change, as what they decide about is made at the start.
-_FIXED = ("pidfile", "queue_name", "spark")
+_FIXED = ("pidfile", "queue_name", "resident_task", "spark")
 #: And those of a worker beside others: its name there, and what all have in common.
 _FIXED_BESIDE = (*_FIXED, "job_name", "max_connections_per_node")
 
@@ -190,15 +189,14 @@ class WorkerProcess:
         """Make what applies the node's batches, and passes them on where it is a branch or a part;
         starts Spark. The roles of `worker/roles` call this."""
         from vedur.pipeline.replay.stage import make_replay
-        from vedur.pipeline.spark.tasks import parallelism
+        from vedur.pipeline.spark.tasks import has_slot_kept, parallelism
 
         spark = self._take_session()
         settings = self._worker.settings if self._worker else self.settings
         share = share_of(parallelism(spark), self.beside.queues if self.beside else 1)
         parallel = share.replay
         self._allow_copies(spark, share)
-        branch = BranchQueue(settings.queue_name) if state.node_type is NodeType.BRANCH else None
-        combined = CombinedQueue(settings.queue_name) if state.combined_queue else None
+        own_queue = choose_own_queue(settings.queue_name, state)
         return BatchRunner(
             make_replay(
                 spark,
@@ -206,7 +204,8 @@ class WorkerProcess:
                 settings.queue_name,
                 provider,
                 parallel=parallel,
-                forward=branch is not None or combined is not None,
+                forward=own_queue is not None,
+                resident=has_slot_kept(spark),
             ),
             settings.queue_name,
             state.worker_name,
@@ -215,8 +214,7 @@ class WorkerProcess:
             parallel=parallel,
             connections=settings.max_connections_per_node,
             on_error=Policy(settings.on_error),
-            branch=branch,
-            combined=combined,
+            own_queue=own_queue,
             registers=Registers.of(settings),
         )
 
@@ -232,6 +230,9 @@ class WorkerProcess:
         most = settings.max_connections_per_node
         if self.beside:
             most = min(most, share.copies)
+        if self._budget is None:
+            self._budget = Budget(1, self.beside.budget() if self.beside else None)
+        self._budget.total = most
         setup = CopySetup(
             settings.queue_name,
             settings.job_name,
@@ -243,11 +244,10 @@ class WorkerProcess:
             connections=most,
             missing_columns=settings.missing_columns,
             on_error=Policy(settings.on_error),
+            slots=self._budget if self.beside else None,
+            worker_slots=Budget(share.replay) if self.beside else None,
             reach_node=lambda location: Endpoint.of_node(settings, location).connstr,
         )
-        if self._budget is None:
-            self._budget = Budget(1, self.beside.budget() if self.beside else None)
-        self._budget.total = most
         loader = SparkLoader(spark, most, budget=self._budget)
 
         def make_applier(area: str, provider: str) -> SparkReplay:
@@ -281,6 +281,7 @@ class WorkerProcess:
             self.settings.spark,
             spark_log(self.settings.logfile),
             most_tasks=self.settings.max_connections_per_node,
+            resident=self.settings.resident_task == "auto",
             echo=self.options.verbosity > 0 and self._detached is None,
         )
         # Spark takes SIGINT for itself when it starts.

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from vedur.db import Database
 from vedur.node.epoch import Match, match_reigns, read_reigns
-from vedur.node.info import NodeInfo, NodeType
+from vedur.node.info import NodeInfo
 from vedur.node.position import (
     AppliedTick,
     Fit,
@@ -77,7 +77,7 @@ def read_found(
         get_tick(provider, queue, here, name),
         ends.first,
         ends.last,
-        above is not None and above.node_type is NodeType.BRANCH,
+        above is not None and above.is_branch,
         match_reigns(mine, theirs, here),
     )
 

@@ -40,7 +40,7 @@ from vedur.node.epoch import (
     replace_reigns,
 )
 from vedur.node.fresh_tick import fresh_tick
-from vedur.node.info import NodeInfo, NodeType, get_node_info, get_subscriber_info, has_schema
+from vedur.node.info import NodeInfo, get_node_info, get_subscriber_info, has_schema
 from vedur.node.moment import as_they_are
 from vedur.node.position import (
     AppliedTick,
@@ -53,6 +53,7 @@ from vedur.node.position import (
     wake_worker,
 )
 from vedur.node.setup import (
+    OTHER_JOB,
     register_location,
     register_subscriber,
     require_own_consumer,
@@ -73,8 +74,7 @@ from vedur.ops.rejoin.tables import (
     use_spark,
 )
 from vedur.ops.repair import Repairer, RepairOptions, TableRepair
-from vedur.ops.session import Session
-from vedur.ops.sync_lists import sync_tables
+from vedur.ops.session import Session, sync_tables
 from vedur.sql import query
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def rejoin(session: Session, options: RejoinOptions, spark: SparkSession | None 
     if node.left is not None:
         found = _found_elsewhere(node, found, options)
     plan = make_plan(found, force=options.force)
-    if node.info.node_type is NodeType.BRANCH:
+    if node.info.is_branch:
         _require_no_hole(node, plan)
     if plan.way is not Way.NOTHING:
         _require_own_consumer(node)
@@ -181,7 +181,7 @@ def _open(session: Session, options: RejoinOptions) -> RejoiningNode:
             f'the location of provider "{info.provider_node}" leads to {there}: '
             "change-location corrects it, change-provider chooses another node"
         )
-    if above.node_type is NodeType.LEAF:
+    if not above.node_type.has_queue:
         raise StateError(f'provider "{above.node_name}" is a leaf: nobody can read from it')
     nodes = make_nodes(session, info, force=True, max_wait=options.max_wait)
     return RejoiningNode(session, info, provider, above, nodes, left)
@@ -224,7 +224,7 @@ def _require_reign(node: RejoiningNode) -> None:
     position = int(node.info.worker_last_tick or 0)
     match = match_reigns(mine, theirs, position)
     # the queue of a branch holds what is lost: resurrect keeps it
-    ahead = match is Match.AHEAD and node.info.node_type is NodeType.BRANCH
+    ahead = match is Match.AHEAD and node.info.is_branch
     if match is Match.BEHIND or ahead:
         raise explain(match, mine, theirs, position, node.above.node_name)
 
@@ -244,8 +244,7 @@ def _require_no_hole(node: RejoiningNode, plan: Plan) -> None:
 def _require_own_consumer(node: RejoiningNode) -> None:
     """Refuse to take the consumer of another node that has the same job name."""
     name, above = node.info.node_name, node.above.node_name
-    way_out = "drop-node one of the two and create it again with another job_name"
-    require_own_consumer(node.provider, node.queue, name, node.worker, above, way_out)
+    require_own_consumer(node.provider, node.queue, name, node.worker, above, OTHER_JOB)
 
 
 def _tell(node: RejoiningNode, plan: Plan, unfinished: frozenset[str]) -> Iterator[str]:

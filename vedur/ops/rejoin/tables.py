@@ -24,16 +24,14 @@ from vedur.catalog.quarantine import (
 from vedur.catalog.rejoin import begin_rejoin, end_rejoin, get_rejoin_tables
 from vedur.catalog.sequences import get_seq_list, global_update_seq
 from vedur.catalog.tables import TableInfo, get_table_list, hold_table
-from vedur.db import Database
-from vedur.db.contract import command
+from vedur.db import Database, command
 from vedur.errors import ConnectError, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.node.info import NodeInfo
 from vedur.node.moment import LAGGING, Moment, Nodes, meet
 from vedur.ops.compare_tables import handler_refusal, pair_at_one_moment, plan_pair
 from vedur.ops.repair import Repairer, RepairOptions, TableRepair
-from vedur.ops.session import Session
-from vedur.ops.sync_lists import sync_sequences
+from vedur.ops.session import Session, sync_sequences
 from vedur.pipeline.spark.command_session import end_spark, start_spark
 from vedur.sql import query
 

@@ -54,7 +54,7 @@ def find_successor(
     assert newest is not None
     _require_root(newest, members, {**histories, local.name: mine})
     tick = min(fork.tick for fork in forks.values())
-    if local.type == "branch" and local.tick is not None and local.tick <= tick:
+    if local.is_branch and local.tick is not None and local.tick <= tick:
         return None  # it has gone no further than the new root: it just reads on
     return Successor(newest.root, tick, here.epoch if here is not None else None)
 

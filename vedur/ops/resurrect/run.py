@@ -33,12 +33,11 @@ from urllib.parse import urlencode
 from vedur.catalog.lost_events import count_behind, keep_lost_events, keeps_lost_events
 from vedur.catalog.rejoin import get_rejoin_tables
 from vedur.catalog.tables import get_table_list
-from vedur.db import Database
-from vedur.db.contract import Answer, report
+from vedur.db import Answer, Database, report
 from vedur.errors import StateError
 from vedur.failpoint import reach
 from vedur.node.epoch import check_epoch, last_reign, read_reigns, replace_reigns
-from vedur.node.info import NodeType, get_node_info, get_subscriber_info
+from vedur.node.info import get_node_info, get_subscriber_info
 from vedur.node.move_lock import try_lock_move, unlock_move
 from vedur.node.position import (
     complete_tick,
@@ -48,8 +47,10 @@ from vedur.node.position import (
     wake_worker,
 )
 from vedur.node.setup import (
+    OTHER_JOB,
     register_location,
     register_subscriber,
+    require_own_consumer,
     set_node_attrs,
     unregister_subscriber,
 )
@@ -69,8 +70,7 @@ from vedur.ops.rejoin.tables import (
 from vedur.ops.repair import TableRepair
 from vedur.ops.resurrect.common import CommonTick, find_common_tick, find_safe_tick
 from vedur.ops.resurrect.plan import Successor, find_successor
-from vedur.ops.session import Session
-from vedur.ops.sync_lists import sync_tables
+from vedur.ops.session import Session, sync_tables
 from vedur.ops.takeover.drain import wait_for_writers
 from vedur.ops.takeover.failover import GRAVESTONE
 from vedur.sql import query
@@ -129,6 +129,7 @@ def resurrect(
         common = find_common_tick(session.db, session.queue, found.tick, others)
         cut = common.tick.id if common is not None else _safe_tick(session, found, others)
         lost = count_behind(session.db, session.queue, cut)
+        _require_own_consumer(session, view, found.root)
         _tell(found, cut, lost, options)
         if options.dry_run:
             return Resurrected(found.root, cut, lost, False)
@@ -149,7 +150,7 @@ def _require_fit(session: Session, options: ResurrectOptions) -> None:
     require_unmerged(info, "resurrect")
     if info.worker_paused and not options.keep_rows:
         raise StateError('the worker is paused: run "resume" first, the repair needs it')
-    if info.node_type is NodeType.LEAF:
+    if not info.node_type.has_queue:
         raise StateError(
             f'node "{info.node_name}" is a leaf: "rejoin" brings it back, it has no queue'
         )
@@ -189,13 +190,19 @@ def _find(session: Session, view: SetView) -> Successor | None:
 def _others(session: Session, view: SetView, found: Successor) -> list[tuple[str, Database]]:
     """Return who may have the common tick: the root, or a branch of it that keeps the gravestone,
     where the root has moved since."""
-    branches = [m.name for m in view.members.values() if m.answers and m.type == "branch"]
+    branches = [m.name for m in view.members.values() if m.answers and m.is_branch]
     names = [name for name in (found.root, *sorted(branches)) if name != view.local]
     return [
         (name, view.databases[name])
         for name in names
         if _follows(session, view.databases[name], found.root)
     ]
+
+
+def _require_own_consumer(session: Session, view: SetView, root: str) -> None:
+    """Raise where the consumer by which this node would read there is another node's."""
+    new, worker = view.databases[root], session.require_node().worker_name or ""
+    require_own_consumer(new, session.queue, view.local, worker, root, OTHER_JOB)
 
 
 def _safe_tick(session: Session, found: Successor, others: list[tuple[str, Database]]) -> int:
@@ -353,6 +360,7 @@ def _subscribe(session: Session, view: SetView, root: str) -> int:
     grave = view.local + GRAVESTONE
     tick = int(info.worker_last_tick or 0)
     with new.transaction():
+        _require_own_consumer(session, view, root)
         known = [item.node_name for item in get_subscriber_info(new, queue)]
         if view.local not in known:
             register_location(new, queue, mine.node_name, mine.node_location, False, quiet=True)

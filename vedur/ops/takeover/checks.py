@@ -21,6 +21,7 @@ from vedur.node.info import get_worker_state
 from vedur.node.part import can_combine, read_parts
 from vedur.node.plan import Member
 from vedur.node.position import is_lost, read_newest_tick
+from vedur.node.setup import OTHER_JOB, require_own_consumer
 from vedur.node.takeover import require_no_moves
 from vedur.ops.fitness import unfit_keys
 from vedur.ops.members import SetView
@@ -65,7 +66,7 @@ def find_reasons(candidate: Candidate) -> list[str]:
         return reasons  # the rest could not be read, or would only repeat it
     found = [*_rights(candidate), *_tables(candidate), *_sequences(candidate)]
     found += [*_processes(candidate), *_lag(candidate), *_epoch(candidate), *_parts(candidate)]
-    return [*found, *_copies(candidate)]
+    return [*found, *_consumer(candidate), *_copies(candidate)]
 
 
 def require_ready(candidate: Candidate) -> None:
@@ -79,7 +80,7 @@ def require_ready(candidate: Candidate) -> None:
 
 def _node(candidate: Candidate) -> Iterator[str]:
     new, old = candidate.new, candidate.old
-    if new.type != "branch":
+    if not new.is_branch:
         yield f'node "{new.name}" is a {new.type}: only a branch can become root'
         return
     if new.paused:
@@ -105,6 +106,19 @@ def _rights(candidate: Candidate) -> Iterator[str]:
             f'the role on "{old.name}" does not see transactions of others, which a takeover has '
             "to wait for: grant pg_read_all_stats to it"
         )
+
+
+def _consumer(candidate: Candidate) -> Iterator[str]:
+    """Is the consumer by which the old root will read here another node's?"""
+    new, old = candidate.new, candidate.old
+    if old is None:
+        return
+    try:
+        require_own_consumer(
+            candidate.db, candidate.queue, old.name, old.worker, new.name, OTHER_JOB
+        )
+    except StateError as error:
+        yield error.message
 
 
 def _tables(candidate: Candidate) -> Iterator[str]:

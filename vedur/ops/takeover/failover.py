@@ -17,8 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from vedur.catalog.tables import local_set_table_state
-from vedur.db import Database
-from vedur.db.contract import command
+from vedur.db import Database, command
 from vedur.errors import ConnectError, DatabaseError, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.log import mask
@@ -26,7 +25,7 @@ from vedur.node.endpoint import Endpoint
 from vedur.node.epoch import Match, ReignKind, add_reigns, last_reign, match_reigns, read_reigns
 from vedur.node.info import get_node_info, has_schema
 from vedur.node.move_lock import try_lock_move, unlock_move
-from vedur.node.plan import plan_move, require_member
+from vedur.node.plan import Member, plan_move, require_member
 from vedur.node.position import get_tick, lock_position, read_newest_tick, read_position
 from vedur.node.setup import register_location
 from vedur.node.state import change_consumer_provider
@@ -50,6 +49,7 @@ from vedur.ops.takeover.leave import end_subscriptions
 from vedur.ops.takeover.options import TakeoverOptions, run_hook
 from vedur.ops.takeover.sequences import raise_sequences
 from vedur.ops.takeover.verify import Verdict
+from vedur.queue.passed import read_passed_parts
 from vedur.sql import query
 
 log = logging.getLogger(__name__)
@@ -79,6 +79,7 @@ def fail_over(
         _require_gone(session, view, old, options)
         _require_tags(session, view, dead, options)
         plan = plan_failover(view.members, old, new, dead)
+        _require_whole_source(session, view, plan)
         _require_fit(session, view, new, options)
     for line in numbered(failover_steps(plan)):
         log.log(logging.INFO if options.dry_run else logging.DEBUG, "%s", line)
@@ -91,6 +92,7 @@ def fail_over(
             # until now somebody may have read on from a node that only this command cannot reach
             view = read_members(session, dead)
             plan = plan_failover(view.members, old, new, dead)
+            _require_whole_source(session, view, plan)
             _catch_up(session, view, plan, options)
             _promote(session, view, plan)
         else:
@@ -223,6 +225,21 @@ def _rest(session: Session, view: SetView, old: str, new: str, dead: tuple[str, 
     return plan_rest(view.members, old, new, dead, beyond)
 
 
+def _require_whole_source(session: Session, view: SetView, plan: Failover) -> None:
+    """Raise where the node that has the most passes on a part of a table only: who caught up from
+    it would lose the rest in silence."""
+    if plan.source is None:
+        return
+    at = view.members[plan.new].tick or 0
+    for part in read_passed_parts(view.databases[plan.source], session.queue, at):
+        raise StateError(
+            f'"{plan.source}" has the newest tick {plan.tick}, and of table "{part.table}" it '
+            f'passes on only events of rows where {part.condition}: "{plan.new}", at tick {at}, '
+            "cannot catch up from it, and nothing is promoted; to go on without what it alone has, "
+            f"run the command with --dead={plan.source}, too, and create that node anew afterwards"
+        )
+
+
 def _require_fit(session: Session, view: SetView, new: str, options: TakeoverOptions) -> None:
     reasons = find_reasons(Candidate(session, view, view.members[new], None, options.lag))
     mine = read_reigns(view.databases[new], session.queue)
@@ -310,8 +327,6 @@ def _catch_up(session: Session, view: SetView, plan: Failover, options: Takeover
 
 
 def _promote(session: Session, view: SetView, plan: Failover) -> None:
-    from vedur.ops.takeover.run import subscribe_at
-
     db, queue = view.databases[plan.new], session.queue
     with db.transaction():
         lock_position(db, queue, view.members[plan.new].worker)
@@ -335,10 +350,21 @@ def _promote(session: Session, view: SetView, plan: Failover) -> None:
             # from now on rotation goes by the consumers of this queue: what they need stays
             member = view.members[name]
             if get_tick(db, queue, member.tick or 0, plan.new) is not None:
-                subscribe_at(db, queue, view, member, member.tick or 0)
+                _subscribe(db, queue, view, plan.new, member)
         register_location(db, queue, plan.old, None, True, quiet=True)  # an event for all nodes
     reach("takeover.failed_over")
     log.info("'%s' is the root behind tick %s, epoch %s", plan.new, tick, epoch)
+
+
+def _subscribe(db: Database, queue: str, view: SetView, new: str, member: Member) -> None:
+    """Give a survivor a place at the new root; one whose consumer is another's is named, and left:
+    the root is gone, and nothing should wait for that node."""
+    from vedur.ops.takeover.run import subscribe_at
+
+    try:
+        subscribe_at(db, queue, view, new, member, member.tick or 0)
+    except StateError as error:
+        log.warning("'%s' gets no place at the new root: %s", member.name, error.message)
 
 
 def _keep_for_the_dead(
@@ -393,7 +419,7 @@ def _lead_back(session: Session, view: SetView, name: str, new: str) -> str:
     member = view.members[name]
     if not member.answers:
         raise StateError("it does not answer: run the same command again when it does")
-    if member.type != "leaf":
+    if member.has_queue:
         return "resurrect"
     _point(session, view, name, new)
     return "rejoin --apply"

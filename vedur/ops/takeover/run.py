@@ -29,8 +29,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from vedur.db import Database
-from vedur.db.contract import Answer, command
+from vedur.db import Answer, Database, command
 from vedur.errors import DatabaseError, StateError, UsageError, VedurError
 from vedur.failpoint import reach
 from vedur.log import mask
@@ -58,8 +57,10 @@ from vedur.node.position import (
     read_position,
 )
 from vedur.node.setup import (
+    OTHER_JOB,
     register_location,
     register_subscriber,
+    require_own_consumer,
     unregister_subscriber,
     untag,
 )
@@ -87,7 +88,11 @@ from vedur.ops.takeover.drain import wait_for_writers
 from vedur.ops.takeover.leave import end_subscriptions
 from vedur.ops.takeover.note import require_note, set_note
 from vedur.ops.takeover.options import TakeoverOptions, run_hook
-from vedur.ops.takeover.sequences import read_sequence_values, take_sequences
+from vedur.ops.takeover.sequences import (
+    follow_sequences,
+    read_sequence_values,
+    take_sequences,
+)
 from vedur.ops.takeover.undo import ask_again, hook_abort, reopen, undo_takeover
 from vedur.ops.takeover.verify import Verdict, compare_old_root
 from vedur.sql import query
@@ -485,7 +490,7 @@ class _Live:
             self._require_parts()
             args = (self.queue, note.epoch, "takeover", note.tick)
             command(self.db, "vedur.promote", *args, node=self.view.prefix(self.new.name))
-            subscribe_at(self.db, self.queue, self.view, self.old, note.tick or 0)
+            subscribe_at(self.db, self.queue, self.view, self.new.name, self.old, note.tick or 0)
         reach("takeover.promoted")
         if self._closed_at is not None:
             window = self.clock.monotonic() - self._closed_at
@@ -566,6 +571,7 @@ class _Live:
                 set_consumer_paused(root, queue, self.old.worker, False)
             args = (queue, 3, self.new.name)
             command(root, "pgq_node.demote_root", *args, node=self.view.prefix(self.old.name))
+            follow_sequences(root, queue)
             require_note(root, queue, self.old.name, note)
             if keeps_ticks(root):
                 applied = get_tick(self.db, queue, tick, self.new.name)
@@ -618,8 +624,12 @@ class _Live:
         )
 
 
-def subscribe_at(db: Database, queue: str, view: SetView, node: Member, tick: int) -> None:
-    """Subscribe a node to the new root at a tick; what an earlier run left is replaced."""
+def subscribe_at(
+    db: Database, queue: str, view: SetView, new: str, node: Member, tick: int
+) -> None:
+    """Subscribe a node to the new root at a tick; what an earlier run left is replaced. Raises
+    where the consumer by which it would read is another node's."""
+    require_own_consumer(db, queue, node.name, node.worker, new, OTHER_JOB)
     if node.name in [item.node_name for item in get_subscriber_info(db, queue)]:
         unregister_subscriber(db, queue, node.name)
     if not db.value(query("node", "knows_location"), [queue, node.name]):

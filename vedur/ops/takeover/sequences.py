@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from vedur.catalog.sequences import get_seq_list
+from vedur.catalog.sequences import get_seq_list, global_update_seq
 from vedur.catalog.tables import get_table_list
 from vedur.db import Database
 from vedur.sql import query
@@ -66,6 +66,14 @@ def take_sequences(db: Database, queue: str, values: dict[str, int]) -> None:
             value = values.get(seq.seq_name)
             _set(db, seq.seq_name, bounds.clamp(value) if value is not None
                  else bounds.further(bounds.last, seq.last_value))  # fmt: skip
+
+
+def follow_sequences(db: Database, queue: str) -> None:
+    """Let the sequences of a root that was just turned into a branch stand at what is published, as
+    those of all other nodes: until more is published nothing else would move them."""
+    for seq in get_seq_list(db, queue):
+        if seq.local:
+            global_update_seq(db, queue, seq.seq_name, seq.last_value)
 
 
 def raise_sequences(db: Database, queue: str) -> None:

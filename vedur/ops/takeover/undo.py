@@ -19,8 +19,7 @@ import logging
 from contextlib import ExitStack
 from dataclasses import replace
 
-from vedur.db import Database
-from vedur.db.contract import command
+from vedur.db import Database, command
 from vedur.errors import ConnectError, RefusedError, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.log import mask
@@ -250,7 +249,7 @@ def _require_no_heir(view: SetView, old: str, root: str) -> None:
     """Raise where a branch has what a root that is gone has written: it can take over from that
     one, and nothing of it is lost then."""
     heirs = find_heirs(view.members, old)
-    branches = [member.name for member in heirs if member.type == "branch"]
+    branches = [member.name for member in heirs if member.is_branch]
     if branches:
         raise StateError(
             f'"{branches[0]}" has followed "{root}", which has replaced "{old}": nothing is '

@@ -59,7 +59,7 @@ def make_expected_pair(
     key = keys[0] if keys else names
     condition = written(table.condition, table.source_columns, "t")
     provider = make_side(source_db, table.source_name, condition, None, ())
-    mine = written(table.condition, alias="t") if shared else None
+    mine = table.own("t") if shared else None
     target = make_side(target_db, table.local_name, mine, written(where, alias="t"), _plain(names))
     types = {column.name: column.type for column in right}
     target = replace(

@@ -22,7 +22,7 @@ from vedur.db import Database, connect
 from vedur.errors import VedurError, error_from_json
 from vedur.pipeline.compare.model import Pair, Piece, Side
 from vedur.pipeline.compare.plan import slices
-from vedur.pipeline.spark.tasks import parallelism, run_tasks, stream_tasks
+from vedur.pipeline.spark.tasks import has_slot_kept, parallelism, run_tasks, stream_tasks
 from vedur.sql import query
 from vedur.threads import Pool, Thread
 
@@ -294,7 +294,8 @@ def tasks_a_side(spark: SparkSession, connections: int) -> int:
 
     Where fewer tasks run at once than that, there may be many: each one done is progress.
     """
-    return _ALL_TASKS if parallelism(spark) <= connections else connections
+    slots = parallelism(spark) + has_slot_kept(spark)
+    return _ALL_TASKS if slots <= connections else connections
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from vedur.names import quote_ident
@@ -140,6 +141,8 @@ class Pair:
     #: Where a handler spreads the target's rows over partitions by a column.
     partitions: Partitions | None = None
     tree: bool = False  # they inherit from the target, so rows must be moved to them
+    #: Columns of the target that have one value in all rows of the table, and the value as SQL.
+    constants: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, source: str, target: str, mark: str) -> Pair:
         """Return the pair as two snapshots see it; `mark` is their sessions' application_name."""

@@ -18,9 +18,11 @@ from vedur.tables.match import (
     ColumnMatch,
     ColumnPair,
     match_columns,
+    part_constants,
     read_columns,
     read_keys,
     without_length,
+    without_part_column,
 )
 from vedur.tables.pages import PageRange, cut_pages
 
@@ -84,7 +86,7 @@ def make_pair(
         # Names of types are used in tasks, where no schema is searched but the server's own.
         for db in (source_db, target_db):
             db.execute(query("compare", "no_search_path"))
-        matched = _match(source_db, target_db, table)
+        matched, constants = _match(source_db, target_db, table), _constants(target_db, table)
     key = matched.key_columns()
     names = table.source_columns
     source = make_side(
@@ -97,7 +99,7 @@ def make_pair(
     target = make_side(
         target_db,
         table.local_name,
-        written(table.condition, alias="t") if shared else None,
+        table.own("t") if shared or table.part is not None else None,
         written(where, alias="t"),
         tuple(c.target_sql for c in matched.columns),
     )
@@ -128,7 +130,16 @@ def make_pair(
         ),
         partitions=spread,
         tree=tree,
+        constants=constants,
     )
+
+
+def _constants(db: Database, table: TableMap) -> dict[str, str]:
+    """Read of which type the column is that tells the part; returns its value."""
+    if table.part is None:
+        return {}
+    columns = {column.name: column.type for column in read_columns(db, table.local_name)}
+    return part_constants(table.part, columns[table.part.name])
 
 
 def _read_tree(db: Database, side: Side) -> tuple[Piece, ...]:
@@ -160,7 +171,7 @@ def _match(source_db: Database, target_db: Database, table: TableMap) -> Matched
     for columns, name, where in ((left, source, "provider"), (right, target, "target")):
         if not columns:
             raise StateError(f'table "{name}" does not exist on the {where}: nothing to compare')
-    keys = read_keys(source_db, source)
+    keys, right = read_keys(source_db, source), without_part_column(table, left, right)
     matched = columns_to_compare(match_columns(left, right, table.columns), keys, table.columns)
     if not matched.columns:
         raise StateError(f'tables "{source}" and "{target}" have no column in common')

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vedur.pipeline.copy.load import Budget, SparkLoader, plan_table
-from vedur.pipeline.copy.plan import Slice, TableCopy
+from vedur.pipeline.copy.load import Budget, SparkLoader
+from vedur.pipeline.copy.plan import Slice, TableCopy, plan_table
 
 __all__ = ["Budget", "Slice", "SparkLoader", "TableCopy", "plan_table"]

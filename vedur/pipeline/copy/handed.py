@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vedur.change.copytext import fields, line, mend
+from vedur.change.formats import fields, line, mend
 from vedur.db import Database
 from vedur.db.copy import Pumped, copy_all, copy_blocks
 from vedur.errors import StateError

@@ -1,4 +1,4 @@
-"""The driver's side of a load: plan a table, run its Spark job, watch it.
+"""The load of a planned table: the Spark job that the driver runs and watches, and its tasks.
 
 One task per slice where Spark has no more slots than the node may have connections, so that
 a replay job gets the next slot that falls free; otherwise as many tasks as the load's share of
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from vedur.db import Database, Row
+from vedur.db import Database, Row, connect, set_replication_role
+from vedur.db.copy import Pumped, pump
 from vedur.errors import (
     ConnectError,
     CopyAbandoned,
@@ -23,26 +24,21 @@ from vedur.errors import (
     StateError,
     VedurError,
 )
-from vedur.names import QualifiedName, quote_ident, quote_literal
+from vedur.names import QualifiedName
+from vedur.pipeline.copy.handed import HandedRows
 from vedur.pipeline.copy.plan import (
     SLICE_BYTES,
     Slice,
-    StoredTable,
     TableCopy,
-    columns_to_copy,
-    columns_to_make,
-    make_slices,
+    plan_table,
+    plan_together,
 )
-from vedur.pipeline.copy.shape import read_shape, unchanged
-from vedur.pipeline.copy.task import LoadTask, LoadTogether, load_share
+from vedur.pipeline.copy.shape import changed, unchanged, unchanged_together
+from vedur.pipeline.copy.together import SESSION, LoadTogether, together_title
 from vedur.pipeline.spark.spark_pool import enter_pool, is_remote
-from vedur.pipeline.spark.tasks import parallelism, try_tasks
+from vedur.pipeline.spark.tasks import has_slot_kept, parallelism, try_tasks
 from vedur.sql import query
-from vedur.tables.filter import written
 from vedur.tables.mapping import TableMap
-from vedur.tables.match import read_columns, read_keys, read_unique_keys
-from vedur.tables.row_function import TableFacts
-from vedur.tables.target import require_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,132 +51,13 @@ _ATTEMPTS = 3
 _POOL = "vedur.copy"
 #: Slices per task where connections are divided: about half a gigabyte.
 _SLICES_PER_TASK = 16
-#: Tables of at most this part of a slice (1 MB) are loaded together, by so many tasks.
-_SMALL = 32
+#: Tables of at most this part of a slice (2 MB) keep their indexes. To take them away and to build
+#: them again costs 16 to 20 ms; measured, that was saved from 30,000 rows (2.5 MB) on with a key
+#: alone, from 12,000 (1 MB) on with two more indexes.
+_SMALL = 16
+#: Tables of one slice are loaded together by so many tasks, or by so many for each slice's bytes.
 _TOGETHER_TASKS = 2
-#: Tables that the title of such a job names.
-_TITLE_NAMES = 10
-
-
-@dataclass(frozen=True)
-class Relation:
-    """A table as the catalog of one side knows it."""
-
-    oid: int
-    kind: str
-    owned: bool
-
-
-def find_relation(db: Database, name: QualifiedName, side: str) -> Relation:
-    """Read what the catalog has of a table; raises an error that names the side that lacks it."""
-    row = db.one(query("copy", "relation"), [name.schema, name.name])
-    if row is None:
-        raise StateError(f'table "{name}" does not exist on the {side}')
-    return Relation(row.oid, row.kind, row.owned)
-
-
-def read_leaves(db: Database, oid: int) -> list[StoredTable]:
-    """Read the tables that hold the rows of a table, with their sizes of now."""
-    return [
-        StoredTable(
-            QualifiedName(r.schema, r.name),
-            r.heap_bytes,
-            r.all_bytes,
-            r.block_size,
-            r.rows_estimated,
-            sliceable=r.kind in ("r", "m"),
-        )
-        for r in db.query(query("copy", "leaves"), {"oid": oid})
-    ]
-
-
-def plan_table(
-    source: Database,
-    target: Database,
-    queue: str,
-    table: TableMap,
-    slice_bytes: int = SLICE_BYTES,
-) -> TableCopy:
-    """Read both catalogs and work out columns, format and slices of a copy.
-
-    `source` is the transaction that holds the snapshot. What to do about columns that only the
-    provider has is the caller's business. Rows that are to stay beside those of the copy
-    (`keeps_rows`) make it one slice, so one transaction.
-    """
-    there = find_relation(source, table.source_name, "provider")
-    find_relation(target, table.local_name, "subscriber")
-    both = read_columns(source, table.source_name), read_columns(target, table.local_name)
-    made: tuple[str, ...] = ()
-    key: tuple[str, ...] = ()
-    if table.rows is None:
-        matched = columns_to_copy(table.name, *both, table.columns)
-    else:
-        types = {column.name: column.type for column in both[0]}
-        keys = read_unique_keys(target, table.local_name)
-        table.rows.check(TableFacts(keys, types, dict(table.columns or ())))
-        matched, made = columns_to_make(table.name, *both, table.columns, table.rows)
-        key = next(iter(read_keys(source, table.source_name)), ())
-    if matched.only_target:
-        log.warning('%s: columns only on the subscriber, left to their defaults: %s', table.name,
-                    ", ".join(matched.only_target))  # fmt: skip
-    how, moments = _plan_partitions(source, target, table)
-    shape = read_shape(source, table.source_name, matched.columns)
-    leaves = read_leaves(source, there.oid)
-    one = (Slice(0, table.source_name, 0, None),)
-    return TableCopy(
-        queue,
-        table.name,
-        table.local_name,
-        matched.columns,
-        matched.format,
-        written(table.condition, table.source_columns, "t"),
-        one if table.keeps_rows else make_slices(leaves, slice_bytes),
-        sum(leaf.rows_estimated for leaf in leaves),
-        sum(max(leaf.all_bytes, leaf.heap_bytes) for leaf in leaves),
-        whole_tree=table.keeps_rows and there.kind == "p",
-        dest_columns=matched.dest_columns,
-        only_source=matched.only_source,
-        source=table.source_name,
-        in_one=table.keeps_rows,
-        shape=shape,
-        rows=table.rows,
-        made=made,
-        key=key,
-        home=table.dest,
-        partitions=how,
-        moments=moments,
-    )
-
-
-def _plan_partitions(
-    source: Database, target: Database, table: TableMap
-) -> tuple[str, tuple[str | None, ...]]:
-    """Read how partitions are made, and for a table with declared ones the periods that rows of
-    the snapshot are in; nothing for a table whose copy goes into the table itself."""
-    found = table.partitions
-    if found is None:
-        return "", ()
-    columns = read_columns(target, table.local_name)
-    keys = read_unique_keys(target, table.local_name)
-    declared = find_relation(target, table.local_name, "subscriber").kind == "p"
-    types = {column.name: column.type for column in columns}
-    require_partitions(table.dest, found, types, declared, bool(keys))
-    if found.field is None:
-        return "", ()
-    # Rows of all slices have their place until the end: old partitions go when the next is made.
-    how = found.as_json(keys, list(types), drop=False)
-    if not declared:
-        return how, ()
-    there = (table.source_columns or {}).get(found.field, found.field)
-    place = f"t.{quote_ident(there)}"
-    words = {
-        "moment": target.value(query("replay", "part_moment"), [table.dest, found.field, place]),
-        "period": quote_literal(found.period),
-        "source": table.source_name.quoted,
-        "condition": written(table.condition, table.source_columns, "t") or "true",
-    }
-    rows = source.query(query("copy", "moments").format(**words))
-    return how, tuple(row.moment for row in rows)
+_TOGETHER_SHARES = 4
 
 
 def store_slices(target: Database, table: TableCopy) -> None:
@@ -224,8 +101,36 @@ class SparkLoader:
 
     @property
     def small_bytes(self) -> int:
-        """Up to this size a table is loaded together with others, its indexes in place."""
+        """Up to this size a table is loaded with its indexes in place."""
         return self.slice_bytes // _SMALL
+
+    @property
+    def bundle_bytes(self) -> int:
+        """Up to this size a table is loaded together with others."""
+        return self.slice_bytes
+
+    def plan_together(
+        self, source: Database, target: Database, queue: str, tables: Sequence[TableMap]
+    ) -> dict[str, TableCopy]:
+        """As `plan.plan_together`."""
+        return plan_together(source, target, queue, tables)
+
+    def unchanged_together(self, source: Database, plans: Mapping[str, TableCopy]) -> set[str]:
+        """Return which of the provider's tables are now what the snapshot saw; `source` sees the
+        present."""
+        return unchanged_together(source, plans)
+
+    def store_together(self, target: Database, queue: str, plans: Mapping[str, TableCopy]) -> None:
+        """Write the slices of plans of `plan_together`, in the caller's transaction."""
+        target.execute(query("copies", "forget_slices"), [queue, list(plans)])
+        leaves = [plan.slices[0].leaf for plan in plans.values()]
+        words = {
+            "queue": queue,
+            "names": list(plans),
+            "schemas": [leaf.schema for leaf in leaves],
+            "tables": [leaf.name for leaf in leaves],
+        }
+        target.execute(query("copies", "add_slices"), words)
 
     def load_together(
         self,
@@ -236,15 +141,19 @@ class SparkLoader:
         plans: Sequence[TableCopy],
         given_up: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Load small tables in one job; what it leaves, `load` finds with its reason."""
-        tasks = tuple(LoadTask(source, target.connstr, snapshot, visible, p, 1) for p in plans)
-        wanted = min(_TOGETHER_TASKS, parallelism(self.spark))
+        """Load tables of one slice in one job, the largest first; what it leaves is told by the
+        slices."""
+        largest = sorted(plans, key=lambda plan: -plan.bytes_estimated)
+        tasks = tuple(LoadTask(source, target.connstr, snapshot, visible, p, 1) for p in largest)
+        size = sum(plan.bytes_estimated for plan in plans)
+        share = max(_TOGETHER_TASKS, size * _TOGETHER_SHARES // self.slice_bytes)
+        wanted = min(share, parallelism(self.spark), len(tasks))
         assert self.budget is not None
         with self.budget.load(), self.budget.take(wanted, given_up) as count:
             self._enter_pool(together_title([plan.table for plan in plans]))
             for answer in try_tasks(self.spark, load_share, [LoadTogether(tasks)] * count):
                 if answer.error is not None:
-                    log.debug("small tables, loaded one by one: %s", answer.error.message)
+                    log.debug("of several tables, one failed: %s", answer.error.message)
 
     def load(
         self,
@@ -295,7 +204,7 @@ class SparkLoader:
         self, task: LoadTask, left: int, budget: Budget, given_up: Callable[[], bool]
     ) -> VedurError | None:
         self._enter_pool(f"copy {task.table.table}")
-        if parallelism(self.spark) <= self.max_connections:
+        if parallelism(self.spark) + has_slot_kept(self.spark) <= self.max_connections:
             answers = try_tasks(self.spark, load_share, [replace(task, slices=1)] * left)
         else:
             with budget.take(left, given_up) as count:
@@ -314,13 +223,6 @@ class SparkLoader:
             self.spark.sparkContext.setLocalProperty("spark.job.description", title)
 
 
-def together_title(tables: Sequence[str]) -> str:
-    """What Spark's pages call a load of several tables: a page is to say whose job it shows."""
-    more = len(tables) - _TITLE_NAMES
-    named = ", ".join(tables[:_TITLE_NAMES]) + (f" and {more} more" if more > 0 else "")
-    return f"copy of {len(tables)} small tables: {named}"
-
-
 # -- the connections that all loads of a node may have, divided over those that run ---------------
 
 #: Seconds between two looks whether a load that waits is still wanted.
@@ -328,7 +230,8 @@ _LOOK = 0.5
 
 
 class Budget:
-    """Shared by the threads of the driver. `total` may be changed at any time.
+    """Shared by the threads of the driver, who get it in the order in which they ask. `total` may
+    be changed at any time.
 
     Where several queues copy in one process, each has its own, and takes out of a `common` one.
     """
@@ -338,6 +241,7 @@ class Budget:
         self.common = common
         self._used = 0
         self._loads = 0
+        self._line: list[object] = []
         self._changed = threading.Condition()
 
     @contextmanager
@@ -359,14 +263,7 @@ class Budget:
 
         Others may hold all for hours: raises `CopyAbandoned` when the load is given up meanwhile.
         """
-        with self._changed:
-            while not self._changed.wait_for(lambda: self._used < max(1, self.total), _LOOK):
-                if given_up():
-                    raise CopyAbandoned
-            total = max(1, self.total)
-            share = max(1, total // max(1, self._loads))
-            given = min(wanted, share, total - self._used)
-            self._used += given
+        given = self._wait(wanted, given_up)
         try:
             with self.common.take(given, given_up) if self.common else nullcontext(given) as mine:
                 yield mine
@@ -374,3 +271,164 @@ class Budget:
             with self._changed:
                 self._used -= given
                 self._changed.notify_all()
+
+    def _wait(self, wanted: int, given_up: Callable[[], bool]) -> int:
+        me = object()
+        with self._changed:
+            self._line.append(me)
+            try:
+                free = lambda: self._line[0] is me and self._used < max(1, self.total)  # noqa: E731
+                while not self._changed.wait_for(free, _LOOK):
+                    if given_up():
+                        raise CopyAbandoned
+                total = max(1, self.total)
+                share = max(1, total // max(1, self._loads))
+                given = min(wanted, share, total - self._used)
+                self._used += given
+            finally:
+                self._line.remove(me)
+                self._changed.notify_all()
+        return given
+
+
+# -- what a task does: claim a slice, stream it across, mark it, commit ---------------------------
+
+# Runs on executors. The claim is a row lock in `vedur.copy_slice` of the target, taken in the
+# transaction that loads the slice: a task that dies gives its slice back, a task that is run again
+# finds its slice done. So it does not matter how often, where, or in which order tasks run.
+
+
+@dataclass(frozen=True, repr=False)
+class LoadTask:
+    """The closure of a load job. `slices` 0 means: until none is left."""
+
+    source: str
+    target: str
+    snapshot: str
+    visible: str
+    table: TableCopy
+    slices: int = 0
+
+    def __repr__(self) -> str:
+        # connect strings must not reach a log through an error message
+        return f"LoadTask({self.table.table})"
+
+    def load(self) -> int:
+        """Load slices, as many as wanted; return how many those were."""
+        return len(list(self.run()))
+
+    def run(self) -> Iterator[tuple[int, Pumped]]:
+        """Load slices until there is none, or as many as wanted."""
+        with connect(
+            self.target, name="copy_target", application_name=self.table.task_name
+        ) as target:
+            target.without_timeouts().execute(SESSION)
+            target.commit()
+            count = 0
+            while self.slices == 0 or count < self.slices:
+                loaded = self.load_one(target)
+                if loaded is None:
+                    return
+                yield loaded
+                count += 1
+
+    def load_one(self, target: Database) -> tuple[int, Pumped] | None:
+        """Load one slice and commit; None where there is none."""
+        set_replication_role(target, "replica")
+        row = target.one(query("copy", "claim_slice"), [self.table.queue, self.table.table])
+        if row is None:
+            target.rollback()
+            return None
+        return self.load_claimed(target, row)
+
+    def load_claimed(
+        self, target: Database, row: Row, open_source: Callable[[], Database] | None = None
+    ) -> tuple[int, Pumped]:
+        """Load a slice that the transaction of `target`, in replica role, has claimed, and commit.
+        A given source stays open."""
+        leaf = QualifiedName(row.source_schema, row.source_name)
+        piece = Slice(row.slice_nr, leaf, row.page_from, row.page_to)
+        with ExitStack() as own:
+            if open_source is None:
+                # closed here, whatever happens: its transaction would outlive an error that is kept
+                source = own.enter_context(closing(self.open_source()))
+            else:
+                source = open_source()
+            pumped = self._pump(source, target, piece, keep=open_source is not None)
+        if self.table.partitions:
+            words = [self.table.home, self.table.partitions]
+            target.query(query("replay", "spread_rows"), words)
+        if self.table.in_one:  # after a crash nobody looks at it again
+            self._require_same_shape()
+        names = [self.table.queue, self.table.table]
+        if self.table.registered and not self._still_wanted(target):
+            target.rollback()
+            raise StateError(
+                f'table "{self.table.table}" was removed during its copy, or is copied anew'
+            )
+        target.execute(
+            query("copy", "finish_slice"),
+            [pumped.rows, pumped.bytes, *names, piece.nr],
+        )
+        target.commit()
+        return piece.nr, pumped
+
+    def _pump(self, source: Database, target: Database, piece: Slice, *, keep: bool) -> Pumped:
+        """Bring the rows of a slice from one session to the other."""
+        self._require_same_file(source, piece)
+        out, into = self.table.copy_out(piece), self.table.copy_in
+        if self.table.rows is None:
+            return pump(source, out, target, into, keep=keep)
+        handed = HandedRows(
+            self.table.rows, self.table.columns, self.table.made, key=self.table.key
+        )
+        return handed.pass_on(source, out, target, into, keep=keep)
+
+    def _require_same_file(self, source: Database, piece: Slice) -> None:
+        """A rewrite writes rows that no older snapshot sees, or moves them to other pages.
+
+        The lock comes first, so what is seen here holds until the slice is read.
+        """
+        source.execute(self.table.lock_out(piece))
+        if not source.value(query("copy", "same_file"), [piece.leaf.schema, piece.leaf.name]):
+            raise changed(self.table.table)
+
+    def _require_same_shape(self) -> None:
+        """What the driver does at the end of other loads: table and snapshot were there all along.
+
+        A snapshot can be imported only while the session that exported it lives.
+        """
+        self.open_source().close()
+        with connect(self.source, name="copy_source", autocommit=True) as now:
+            if not unchanged(now, self.table):
+                raise changed(self.table.table)
+
+    def _still_wanted(self, target: Database) -> bool:
+        words = {
+            "queue": self.table.queue,
+            "table": self.table.table,
+            "snapshot": self.visible,
+        }
+        return bool(target.query(query("copy", "still_in_copy"), words))
+
+    def open_source(self) -> Database:
+        """A session on the provider that sees the snapshot."""
+        source = connect(
+            self.source,
+            name="copy_source",
+            application_name=self.table.task_name,
+            autocommit=True,
+        )
+        try:
+            source.without_timeouts().execute(SESSION)
+            source.execute("begin isolation level repeatable read, read only")
+            source.execute(f"set transaction snapshot '{self.snapshot}'")
+        except BaseException:
+            source.close()
+            raise
+        return source
+
+
+def load_share(task: LoadTask | LoadTogether) -> int:
+    """Do the share of one Spark task: writes to the target and commits. Returns a count."""
+    return task.load()

@@ -1,19 +1,40 @@
-"""What a copy of one table amounts to: columns, format, slices. Pure; travels by pickle."""
+"""What a copy of one table amounts to: columns, format, slices; travels by pickle.
+
+`plan_table` reads both catalogs, everything else is pure.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from vedur.db import Database
 from vedur.errors import StateError
-from vedur.names import QualifiedName, quote_ident
+from vedur.names import QualifiedName, quote_ident, quote_literal
+from vedur.pipeline.copy.shape import read_shape, read_shapes
 from vedur.sql import query
-from vedur.tables.filter import Columns
-from vedur.tables.match import Column, match_columns, unsteady_values
+from vedur.tables.filter import Columns, written
+from vedur.tables.mapping import TableMap
+from vedur.tables.match import (
+    Column,
+    match_columns,
+    part_constants,
+    read_columns,
+    read_columns_of,
+    read_keys,
+    read_unique_keys,
+    unsteady_values,
+    without_part_column,
+)
 from vedur.tables.pages import cut_pages
-from vedur.tables.row_function import RowFunction
+from vedur.tables.row_function import RowFunction, TableFacts
+from vedur.tables.target import require_partitions
+
+log = logging.getLogger(__name__)
 
 #: Bytes of a source table per slice. One slice is one task; at about 60 MB/s it keeps a Spark
 #: slot for half a second, which is as long as a replay job ever waits for one.
@@ -75,6 +96,7 @@ class TableCopy:
     home: str = ""  # `dest` in the contract's form
     partitions: str = ""  # how partitions are made, where a column decides which one a row is in
     moments: tuple[str | None, ...] = ()  # times of rows, for a table with declared partitions
+    constants: Mapping[str, str] = field(default_factory=dict)  # by column here, as SQL there
 
     @property
     def task_name(self) -> str:
@@ -98,7 +120,7 @@ class TableCopy:
             where.append(f"({self.condition}\n)")
         text = f" where {' and '.join(where)}" if where else ""
         only = "" if self.whole_tree else "only "
-        listed = _listed(self.columns)
+        listed = ", ".join([_listed(self.columns), *self.constants.values()])
         source = f"select {listed} from {only}{piece.leaf.quoted} as t{text}"
         return f"copy ({source}) to stdout (format {self.format})"
 
@@ -110,7 +132,7 @@ class TableCopy:
     @property
     def copy_in(self) -> str:
         """The statement that loads a slice on the target."""
-        listed = _listed(self.dest_columns or self.columns)
+        listed = _listed((*(self.dest_columns or self.columns), *self.constants))
         return f"copy {self.dest.quoted} ({listed}) from stdin (format {self.format})"
 
 
@@ -216,3 +238,196 @@ def make_slices(leaves: Sequence[StoredTable], slice_bytes: int = SLICE_BYTES) -
         for pages in cut_pages(leaf.heap_bytes // leaf.block_size, count):
             result.append(Slice(len(result), leaf.name, pages.first, pages.end))
     return tuple(result)
+
+
+# -- read from both catalogs ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table as the catalog of one side knows it."""
+
+    oid: int
+    kind: str
+    owned: bool
+
+
+def find_relation(db: Database, name: QualifiedName, side: str) -> Relation:
+    """Read what the catalog has of a table; raises an error that names the side that lacks it."""
+    row = db.one(query("copy", "relation"), [name.schema, name.name])
+    if row is None:
+        raise StateError(f'table "{name}" does not exist on the {side}')
+    return Relation(row.oid, row.kind, row.owned)
+
+
+def read_leaves(db: Database, oid: int) -> list[StoredTable]:
+    """Read the tables that hold the rows of a table, with their sizes of now."""
+    return [
+        StoredTable(
+            QualifiedName(r.schema, r.name),
+            r.heap_bytes,
+            r.all_bytes,
+            r.block_size,
+            r.rows_estimated,
+            sliceable=r.kind in ("r", "m"),
+        )
+        for r in db.query(query("copy", "leaves"), {"oid": oid})
+    ]
+
+
+def plan_table(
+    source: Database,
+    target: Database,
+    queue: str,
+    table: TableMap,
+    slice_bytes: int = SLICE_BYTES,
+) -> TableCopy:
+    """Read both catalogs and work out columns, format and slices of a copy.
+
+    `source` is the transaction that holds the snapshot. What to do about columns that only the
+    provider has is the caller's business. Rows that are to stay beside those of the copy
+    (`keeps_rows`) make it one slice, so one transaction.
+    """
+    there = find_relation(source, table.source_name, "provider")
+    find_relation(target, table.local_name, "subscriber")
+    theirs, mine = read_columns(source, table.source_name), read_columns(target, table.local_name)
+    both = theirs, without_part_column(table, theirs, mine)
+    made: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
+    if table.rows is None:
+        matched = columns_to_copy(table.name, *both, table.columns)
+    else:
+        types = {column.name: column.type for column in both[0]}
+        keys = read_unique_keys(target, table.local_name)
+        table.rows.check(TableFacts(keys, types, dict(table.columns or ())))
+        matched, made = columns_to_make(table.name, *both, table.columns, table.rows)
+        key = next(iter(read_keys(source, table.source_name)), ())
+    matched, constants = _with_part_column(table, matched, mine)
+    how, moments = _plan_partitions(source, target, table)
+    shape = read_shape(source, table.source_name, matched.columns)
+    leaves = read_leaves(source, there.oid)
+    one = (Slice(0, table.source_name, 0, None),)
+    return replace(
+        _make_plan(queue, table, matched, leaves, shape),
+        slices=one if table.keeps_rows else make_slices(leaves, slice_bytes),
+        whole_tree=table.keeps_rows and there.kind == "p",
+        in_one=table.keeps_rows,
+        rows=table.rows,
+        made=made,
+        key=key,
+        partitions=how,
+        moments=moments,
+        constants=constants,
+    )
+
+
+def plan_together(
+    source: Database, target: Database, queue: str, tables: Sequence[TableMap]
+) -> dict[str, TableCopy]:
+    """Read both catalogs once, and work out what a copy of each of several tables is, in one slice.
+
+    Leaves out what `plan_table` is to look at, or to refuse: tables that are not plain ones on the
+    provider, columns that only it has, handlers that make rows or partitions, rows that stay.
+    """
+    simple = [
+        t for t in tables
+        if t.rows is None and t.partitions is None and t.part is None and not t.keeps_rows
+    ]  # fmt: skip
+    theirs = read_columns_of(source, [table.source_name for table in simple])
+    mine = read_columns_of(target, [table.local_name for table in simple])
+    stored = _read_stored(source, [table.source_name for table in simple])
+    matched: list[tuple[TableMap, CopyColumns]] = []
+    for table, there, here in zip(simple, theirs, mine, strict=True):
+        with suppress(StateError):
+            found = columns_to_copy(table.name, there, here, table.columns)
+            if not found.only_source and table.source_name in stored:
+                matched.append((table, found))
+    shapes = read_shapes(source, [(t.source_name, found.columns) for t, found in matched])
+    return {
+        table.name: _make_plan(queue, table, found, [stored[table.source_name]], shape)
+        for (table, found), shape in zip(matched, shapes, strict=True)
+    }
+
+
+def _read_stored(db: Database, names: Sequence[QualifiedName]) -> dict[QualifiedName, StoredTable]:
+    """Read the sizes of tables, of those that are plain ones."""
+    asked = [[name.schema for name in names], [name.name for name in names]]
+    rows = db.query(query("copy", "stored_tables"), asked)
+    found = {}
+    for r in rows:
+        name = QualifiedName(r.schema, r.name)
+        found[name] = StoredTable(name, r.heap_bytes, r.all_bytes, r.block_size, r.rows_estimated)
+    return found
+
+
+def _make_plan(
+    queue: str,
+    table: TableMap,
+    matched: CopyColumns,
+    leaves: Sequence[StoredTable],
+    shape: Mapping[int, str],
+) -> TableCopy:
+    """Return the plan of a table in one slice, of rows as they are."""
+    if matched.only_target:
+        log.warning('%s: columns only on the subscriber, left to their defaults: %s', table.name,
+                    ", ".join(matched.only_target))  # fmt: skip
+    return TableCopy(
+        queue,
+        table.name,
+        table.local_name,
+        matched.columns,
+        matched.format,
+        written(table.condition, table.source_columns, "t"),
+        (Slice(0, table.source_name, 0, None),),
+        sum(leaf.rows_estimated for leaf in leaves),
+        sum(max(leaf.all_bytes, leaf.heap_bytes) for leaf in leaves),
+        dest_columns=matched.dest_columns,
+        only_source=matched.only_source,
+        source=table.source_name,
+        shape=shape,
+        home=table.dest,
+    )
+
+
+def _with_part_column(
+    table: TableMap, matched: CopyColumns, target: Sequence[Column]
+) -> tuple[CopyColumns, dict[str, str]]:
+    """Add the column that tells the part; the provider writes its value behind each row. Its type
+    is known there where the server brought it along, and only such a column can go in binary."""
+    if table.part is None:
+        return matched, {}
+    own = next(c for c in target if c.name == table.part.name)
+    if matched.format == "binary" and own.plain and own.builtin:
+        return matched, part_constants(table.part, own.type)
+    return replace(matched, format="text"), part_constants(table.part, "text")
+
+
+def _plan_partitions(
+    source: Database, target: Database, table: TableMap
+) -> tuple[str, tuple[str | None, ...]]:
+    """Read how partitions are made, and for a table with declared ones the periods that rows of
+    the snapshot are in; nothing for a table whose copy goes into the table itself."""
+    found = table.partitions
+    if found is None:
+        return "", ()
+    columns = read_columns(target, table.local_name)
+    keys = read_unique_keys(target, table.local_name)
+    declared = find_relation(target, table.local_name, "subscriber").kind == "p"
+    types = {column.name: column.type for column in columns}
+    require_partitions(table.dest, found, types, declared, bool(keys))
+    if found.field is None:
+        return "", ()
+    # Rows of all slices have their place until the end: old partitions go when the next is made.
+    how = found.as_json(keys, list(types), drop=False)
+    if not declared:
+        return how, ()
+    there = (table.source_columns or {}).get(found.field, found.field)
+    place = f"t.{quote_ident(there)}"
+    words = {
+        "moment": target.value(query("replay", "part_moment"), [table.dest, found.field, place]),
+        "period": quote_literal(found.period),
+        "source": table.source_name.quoted,
+        "condition": written(table.condition, table.source_columns, "t") or "true",
+    }
+    rows = source.query(query("copy", "moments").format(**words))
+    return how, tuple(row.moment for row in rows)

@@ -56,9 +56,13 @@ class RepairTable:
         pairs = [(s, t) for s, t in target_names.items() if t not in generated]
         names = [s for s, _ in pairs]
         key = {target_names[k] for k in pair.key_names}
-        written = {t for _, t in pairs} | generated
+        written = {t for _, t in pairs} | generated | pair.constants.keys()
         own = tuple(c.name for c in columns if c.name not in written)
-        uniques, checked = _all_uniques(db, table)
+        # what is the same in all rows of the table tells none of them from another
+        uniques, checked = (
+            [unique - pair.constants.keys() for unique in found]
+            for found in _all_uniques(db, table)
+        )
         return cls(
             tuple(names),
             tuple(t for _, t in pairs),
@@ -167,8 +171,8 @@ def _fill(
             else f"row({old})::text is distinct from row({new})::text"
         ),
         "sets": ", ".join(f"{q} = {s}" for q, s in zip(quoted, staged, strict=True)),
-        "columns": ", ".join(quoted),
-        "values": new,
+        "columns": ", ".join([*quoted, *map(quote_ident, pair.constants)]),
+        "values": ", ".join([*staged, *pair.constants.values()]),
         "own": ", ".join(quote_ident(c) for c in table.own),
         "gone_own": ", ".join(f"g.{quote_ident(c)}" for c in table.own),
         "gone_columns": ", ".join(f"g.{q}" for q, _ in keys),

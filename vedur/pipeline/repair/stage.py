@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from vedur.change.copytext import line
+from vedur.change.formats import line
 from vedur.db import Database, connect
 from vedur.names import quote_ident
 from vedur.pipeline.compare.jobs import collect, job, moment

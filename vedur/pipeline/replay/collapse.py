@@ -17,10 +17,26 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
-from vedur.change.copytext import NULL, escape, in_blocks
-from vedur.change.event import UNREADABLE, Event, EventType, parse_type, unreadable
-from vedur.change.formats import Nested, nested_to_text, split_json, split_urlenc, unquote
-from vedur.change.net import STEP, WITH_ROW, Kind
+from vedur.change.event import (
+    STEP,
+    UNREADABLE,
+    WITH_ROW,
+    Event,
+    EventType,
+    Kind,
+    parse_type,
+    unreadable,
+)
+from vedur.change.formats import (
+    NULL,
+    Nested,
+    escape,
+    in_blocks,
+    nested_to_text,
+    split_json,
+    split_urlenc,
+    unquote,
+)
 from vedur.pipeline.replay.fast_path.columns import NetChanges, PayloadRow, Piece, Waiting
 from vedur.pipeline.replay.fast_path.payload import Pattern
 from vedur.pipeline.replay.handled import AT_ONCE, Change, Untouched
@@ -128,7 +144,10 @@ class TableBuffer:
         self.last = ev_id
         entry = self.entries.get(key)
         if entry is None:
-            self.entries[key] = Entry(op, ev_id, ev_id, values, None, shape)
+            if op is Kind.DELETE:
+                self.entries[key] = Entry(op, ev_id, ev_id, None, None, None)
+            else:
+                self.entries[key] = Entry(op, ev_id, ev_id, values, None, shape)
             return True
         self._merge(entry, op, ev_id, values, None, shape)
         return False
@@ -139,6 +158,8 @@ class TableBuffer:
         entries, shape, ops, single = self.entries, pattern.shape, pattern.ops, pattern.single_key
         find = entries.get
         size, count, last = 0, 0, ""
+        if pattern.rows is None:
+            return at, count, size
         for match in pattern.rows.finditer(text, at):
             ev_id, ev_type, data, *keys = match.groups()
             op = ops.get(ev_type)
@@ -149,7 +170,10 @@ class TableBuffer:
             key: Any = keys[0] if single else tuple(keys)
             entry = find(key)
             if entry is None:
-                entries[key] = Entry(op, ev_id, ev_id, None, data, shape)
+                if op is Kind.DELETE:
+                    entries[key] = Entry(op, ev_id, ev_id, None, None, None)
+                else:
+                    entries[key] = Entry(op, ev_id, ev_id, None, data, shape)
                 size += len(data) + ENTRY_BYTES
             else:
                 if op is Kind.UPDATE and entry.shape is shape:
@@ -193,7 +217,10 @@ class TableBuffer:
         for op, ev_id, data, key in rows:
             entry = entries.get(key)
             if entry is None:
-                entries[key] = Entry(op, ev_id, ev_id, None, data, shape)
+                if op is Kind.DELETE:
+                    entries[key] = Entry(op, ev_id, ev_id, None, None, None)
+                else:
+                    entries[key] = Entry(op, ev_id, ev_id, None, data, shape)
             else:
                 self._merge(entry, op, ev_id, None, data, shape)
 
@@ -373,6 +400,16 @@ class Collapser:
         self.events += events
         self.size += size
 
+    def wait(self, buffer: TableBuffer, piece: Piece) -> None:
+        """Let a run of rows wait in a buffer behind all others, and count them."""
+        self._show_to_handler(buffer)  # earlier events, if any
+        buffer.wait(piece)
+        self.count(len(piece), piece.size)
+
+    def handles(self, buffer: TableBuffer) -> bool:
+        """Do changes of this table go to a handler first?"""
+        return (buffer.spec.rows is not None or buffer.spec.by_event) and not self.seen
+
     def add_row(
         self,
         ev_id: str,
@@ -398,13 +435,14 @@ class Collapser:
         if buffer is None:
             self.ignored += 1
             return None
+        # The rows of the first copy have it already: asked by the copy's own catch-up, and by the
+        # worker for tables that Londiste has copied; others are in sync without a snapshot.
         snapshot = buffer.spec.snapshot
         if snapshot is not None and snapshot.contains(int(ev_txid)):
             self.ignored += 1
             return None
         late = self.log_from is not None and int(ev_id) > self.log_from
-        handled = buffer.spec.rows is not None or buffer.spec.by_event
-        if handled and kind is not None and not self.seen:
+        if kind is not None and self.handles(buffer):
             moment = extra[0] if extra else None
             self._leave_to_handler(buffer, (ev_id, ev_txid), data, said, kind, late, moment)
             return None
@@ -521,10 +559,11 @@ class Collapser:
             self._show_to_handler(buffer)
 
     def _show_to_handler(self, buffer: TableBuffer) -> None:
-        """Add what the handler makes of the events that were kept."""
+        """Add what the handler makes of the events that were kept, behind those that wait."""
         untouched, buffer.untouched = buffer.untouched, None
         if untouched is None:
             return
+        buffer.spill_waiting()
         filters = buffer.spec.rows is not None and buffer.spec.rows.filters
         # Events of one period need not be in the order of their times: an update may come after
         # the delete of a version that another period has got again.

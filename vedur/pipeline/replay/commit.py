@@ -92,6 +92,14 @@ class Commit:
         self._require_order()
         self._require_shapes()
         self._require_logged(staged)
+        # Up to the first script no table has both net changes (or a truncate) and logged events:
+        # `check` has such a one logged whole, and tables that share a local table, too. So the two
+        # groups are about different tables, and which goes first is of no matter: in the role of a
+        # replica no foreign key looks at another table. What is behind a script is always logged,
+        # as its net changes would have been made with the tables as they were before.
+        # Of the barriers only scripts have a place among the rows. The others are about nodes,
+        # positions and the list of tables, none of which the merge looks at: it goes by the tables
+        # that the batch began with.
         self._truncate([name for name, ev_id in staged.truncates.items() if ev_id < first])
         self._merge_all(first)
         logged = any(t.logged for t in staged.tables.values())
@@ -381,7 +389,7 @@ def truncate_together(db: Database, specs: Sequence[TableSpec]) -> None:
     The server refuses to truncate a referenced table, and CASCADE would empty tables that are
     nobody's business here. A delete in replica role does the same without either.
     """
-    shared = [spec for spec in specs if _shared(db, spec)]
+    shared = [spec for spec in specs if spec.part is not None or _shared(db, spec)]
     for spec in shared:
         _empty_part(db, spec)
     left = {spec.dest: spec for spec in specs if spec not in shared}
@@ -409,9 +417,9 @@ def _shared(db: Database, spec: TableSpec) -> bool:
 
 def _empty_part(db: Database, spec: TableSpec) -> None:
     """Remove the rows of one of several tables that come together."""
-    why = why_untold(db, spec.home)
-    if why or not spec.condition:
-        why = why or "no condition (--where) tells them apart"
+    why, condition = why_untold(db, spec.home), spec.own() or spec.condition
+    if why or not condition:
+        why = why or "no condition (--where) and no part column (--part-column) tells them apart"
         parts = db.query(query("catalog", "parts"), [spec.home])
         if combined := next((p.combined_queue for p in parts if p.combined_queue), None):
             raise StateError(
@@ -426,7 +434,7 @@ def _empty_part(db: Database, spec: TableSpec) -> None:
             "table a handler with ignore_truncate (change-handler --handler=londiste "
             "--handler-arg=ignore_truncate=1)"
         )
-    words = {"only": spec.only, "dest": spec.dest, "condition": spec.condition}
+    words = {"only": spec.only, "dest": spec.dest, "condition": condition}
     db.execute(query("replay", "truncate_part").format(**words))
 
 

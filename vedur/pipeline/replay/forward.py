@@ -4,6 +4,10 @@ A task that stages a slice also writes all columns of its events into the raw st
 slot, in the same transaction and under the same slice number. Nobody looks at these rows until
 `vedur.publish` inserts them into the branch's own queue. A range does not change, so what was
 written once stays right however often the net changes are staged again.
+
+The provider sends every event once, in binary form (`ForwardedSlice`): the rows go on as they came,
+and the net changes are made of the same bytes (`fast_path/binary.py`). Where that needs more of an
+event than is passed on, or other bytes, the slice is read twice (`forward_slice`).
 """
 
 from __future__ import annotations
@@ -13,10 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from vedur.db import Database
-from vedur.db.copy import pump
+from vedur.db.copy import copy_all, copy_rows, pump
+from vedur.pipeline.replay.fast_path.binary import HEADER, TRAILER, BinaryRows
 from vedur.sql import query
 
 _SLOTS = (0, 1)
+#: What one COPY passes on.
+_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,9 @@ class RawStages:
         self._names.clear()
 
 
+# -- read twice -----------------------------------------------------------------------------------
+
+
 def forward_slice(
     source: Database, target: Database, events: str, condition: str, stage: str, number: int
 ) -> int:
@@ -81,3 +91,51 @@ def _any_bytes(source: Database, target: Database) -> Iterator[None]:
     yield
     for db in either:
         db.execute(query("replay", "only_utf8"))
+
+
+# -- read once ------------------------------------------------------------------------------------
+
+
+@dataclass
+class ForwardedSlice:
+    """A slice that is read once, for both."""
+
+    source: Database
+    target: Database
+    events: str
+    condition: str
+    owner: int
+    stage: str
+    number: int
+    count: int = 0  # events so far
+
+    def blocks(self) -> Iterator[BinaryRows]:
+        """Yield the events in the order of their numbers; what is yielded has been written into the
+        raw staging table, in the transaction of the caller. To be read to the end."""
+        read = query("publish", "raw_read_both").format(
+            number=self.number, events=self.events, slice=self.condition, owner=self.owner
+        )
+        write = query("publish", "raw_write").format(stage=self.stage)
+        for rows in _in_blocks(copy_rows(self.source, read)):
+            rows.require(self.number)
+            copy_all(self.target, [(write, (HEADER, rows.data, TRAILER))])
+            self.count += len(rows.sizes)
+            yield rows
+
+
+def _in_blocks(messages: Iterator[bytes]) -> Iterator[BinaryRows]:
+    """Yield the rows of a binary COPY, which sends each as a message of its own, the header before
+    the first one and the trailer behind the last."""
+    block, sizes, begun = bytearray(), list[int](), False
+    for message in messages:
+        row = message if begun else message.removeprefix(HEADER)
+        begun = True
+        if row in (b"", TRAILER):
+            continue
+        block += row
+        sizes.append(len(row))
+        if len(block) > _BLOCK_BYTES:
+            yield BinaryRows(bytes(block), sizes)
+            block, sizes = bytearray(), []
+    if sizes:
+        yield BinaryRows(bytes(block), sizes)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from vedur.change.event import UNREADABLE, Event, EventType
+from vedur.change.event import UNREADABLE, Event, EventType, Kind
 from vedur.change.formats import (
     Nested,
     mended_urlenc,
@@ -23,7 +23,6 @@ from vedur.change.formats import (
     split_urlenc,
     unquote,
 )
-from vedur.change.net import Kind
 from vedur.errors import StateError
 from vedur.tables.mapping import TableSpec
 from vedur.tables.row_function import RowFunction

@@ -18,7 +18,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from vedur.change.net import MERGEABLE, NOT_MERGEABLE, Kind
+from vedur.change.event import MERGEABLE, NOT_MERGEABLE, Kind
 from vedur.db import Database
 from vedur.errors import DatabaseError, RowByRowNeeded, StaleStage
 from vedur.names import quote_ident, quote_literal
@@ -400,8 +400,10 @@ class TableMerge:
             name,
             selected,
             shape=shape,
-            columns=", ".join(map(quote_ident, columns)),
-            values=", ".join(f"s.{self.position[c]}" for c in columns),
+            columns=", ".join([*map(quote_ident, columns), *self.spec.constants]),
+            values=", ".join(
+                [*(f"s.{self.position[c]}" for c in columns), *self.spec.constants.values()]
+            ),
         )
 
     def _reinsert(self, selected: Selection, shape: int, columns: tuple[str, ...]) -> str:
@@ -416,9 +418,11 @@ class TableMerge:
             selected,
             shape=shape,
             returning="".join(f", {r}" for r in returning),
-            columns=", ".join(map(quote_ident, (*columns, *kept))),
+            columns=", ".join([*map(quote_ident, (*columns, *kept)), *self.spec.constants]),
             values=", ".join(
-                [f"n{i}" for i in range(len(columns))] + [f"k{i}" for i in range(len(kept))]
+                [f"n{i}" for i in range(len(columns))]
+                + [f"k{i}" for i in range(len(kept))]
+                + [*self.spec.constants.values()]
             ),
         )
 

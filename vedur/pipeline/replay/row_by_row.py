@@ -5,7 +5,6 @@ The order, and what happens when a statement fails, is in `in_order.py`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,12 +26,8 @@ from vedur.pipeline.replay.handled import NO_ROWS
 from vedur.pipeline.replay.parts import find_part, read_moment
 from vedur.sql import query
 from vedur.tables.mapping import TableSpec, row_key
-from vedur.tables.match import without_length
+from vedur.tables.match import unbounded
 from vedur.tables.target import PART
-
-#: By these bare names SQL means one character, one bit.
-_FIXED = re.compile(r"^(character|bit)(?! varying)")
-_WITHOUT_LENGTH = {"character": "bpchar", "bit": "bit varying"}
 
 
 @dataclass
@@ -52,7 +47,16 @@ class RowWise:
     _moments: dict[str, str] = field(default_factory=dict)  # how a row tells its time, by table
 
     def send(self, chunk: list[Event]) -> None:
-        """Apply events one after the other, without waiting for answers."""
+        """Apply events one after the other, without waiting for answers. Where one fails, none has
+        been counted: all are taken back."""
+        counts, missing = dict(self.counts), dict(self.missing)
+        try:
+            self._send(chunk)
+        except BaseException:
+            self.counts, self.missing = counts, missing
+            raise
+
+    def _send(self, chunk: list[Event]) -> None:
         pending: list[tuple[str, Event, Any]] = []
         self._find_parts(chunk)
 
@@ -393,14 +397,18 @@ class RowWise:
             return quote_ident(column).replace("%", "%%")
 
         def value(column: str) -> str:
-            return "%s::" + _unbounded(spec.by_name[column].type).replace("%", "%%")
+            return "%s::" + unbounded(spec.by_name[column].type).replace("%", "%%")
 
         words = {"only": spec.only, "dest": spec.dest.replace("%", "%%")}
+        constants = {
+            column.replace("%", "%%"): value.replace("%", "%%")
+            for column, value in spec.constants.items()
+        }
         if op == "I":
             return query("replay", "row_insert").format(
                 **words,
-                columns=", ".join(map(name, sets)),
-                values=", ".join(map(value, sets)),
+                columns=", ".join([*map(name, sets), *constants]),
+                values=", ".join([*map(value, sets), *constants.values()]),
             )
         condition = (spec.condition or "true").replace("%", "%%")
         alias = spec.alias.replace("%", "%%")
@@ -408,22 +416,22 @@ class RowWise:
             there = '"d"' if alias != '"d"' else '"e"'  # a table may have any name, also this one
             return query("replay", "row_insert_part").format(
                 **words,
-                columns=", ".join(map(name, sets)),
-                names=", ".join(map(name, sets)),
+                columns=", ".join([*map(name, sets), *constants]),
+                names=", ".join([*map(name, sets), *constants.values()]),
                 values=", ".join(f"{value(c)} as {name(c)}" for c in sets),
                 alias=alias,
                 condition=condition,
                 there=there,
                 missing=" and ".join(
                     [f"{there}.{name(c)} = {alias}.{name(c)}" for c in where]
-                    + ([f"({spec.own(there)}\n)".replace("%", "%%")] if spec.shared else [])
+                    + ([f"({own}\n)".replace("%", "%%")] if (own := spec.own(there)) else [])
                 )
                 if where
                 else "false",
             )
         match = " and ".join(f"{name(c)} = {value(c)}" for c in where)
-        if spec.shared:
-            match += f" and ({condition}\n)"
+        if own := spec.own():
+            match += f" and ({own}\n)".replace("%", "%%")
         if op == "l":
             return query("replay", "row_leave_own").format(
                 **words,
@@ -456,7 +464,7 @@ class RowWise:
 def _moment_of(db: Database, spec: TableSpec) -> str:
     """An expression for the time of a row, with a parameter for the column that decides."""
     assert spec.partitions is not None and spec.partitions.field is not None
-    kind = _unbounded(spec.by_name[spec.partitions.field].type)
+    kind = unbounded(spec.by_name[spec.partitions.field].type)
     words = [spec.home, spec.partitions.field, f"\x01::{kind}"]
     found = str(db.value(query("replay", "part_moment"), words))
     return found.replace("%", "%%").replace("\x01", "%s")
@@ -471,15 +479,6 @@ def _of_part(spec: TableSpec, part: str) -> TableSpec:
     """The same table, whose rows are in one of its partitions."""
     columns = tuple(c for c in spec.columns if c.name != PART)
     return replace(spec, dest=part, columns=columns, by_name={})
-
-
-def _unbounded(type: str) -> str:
-    """A type without its length: a cast to varchar(3) would cut a longer value in silence, where
-    the assignment to the column refuses it."""
-    if '"' in type:
-        return type
-    bare = without_length(type)
-    return _FIXED.sub(lambda found: _WITHOUT_LENGTH[found[0]], bare)
 
 
 def _plain(spec: TableSpec, name: str | None, value: Any) -> Any:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vedur.change.event import EventRange
 from vedur.change.quarantine import Quarantine, is_about_event
@@ -33,10 +33,12 @@ from vedur.pipeline.replay.staging_tables import (
     log_name,
     stage_name,
 )
-from vedur.pipeline.replay.task import FLUSH_BYTES, StageTask
+from vedur.pipeline.replay.task import FLUSH_BYTES, StageTask, as_order
+from vedur.pipeline.spark.resident import Residence, forget_loss
 from vedur.pipeline.spark.tasks import KeptPlans, run_tasks
 from vedur.sql import query
 from vedur.tables.mapping import TableMap, TableSpec
+from vedur.tables.stages import stage_prefix
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,6 +71,12 @@ class SparkReplay:
     missing_columns: str = "warn"  # or stop: what to do about columns that the target lacks
     replace: bool = False  # rows that an insert finds are overwritten
     forward: bool = False  # on a branch: events are staged as they are, too
+    residence: Residence | None = None  # where small batches are staged by a task that stays
+    # Two threads use an applier: one stages ahead into a slot while the other merges what lies in
+    # the other slot, and each works on the entries of its slot alone. What is for both: `forget`
+    # replaces what was learnt, `_outdated` only grows while a slot is staged, `_busy` has the lock;
+    # `log_tables`, `_alone` and `_warned` are what experience taught, right or not: how a batch is
+    # staged and what is logged follows from them, never what is in the tables.
     log_tables: set[str] = field(default_factory=set)
     _specs: dict[int, dict[TableMap, TableSpec]] = field(default_factory=lambda: {0: {}, 1: {}})
     _used: dict[int, set[str]] = field(default_factory=lambda: {0: set(), 1: set()})
@@ -94,13 +102,22 @@ class SparkReplay:
         """Remove what an earlier run left on the target; needs autocommit."""
         drop_stages(db, self.queue)
         self.forget()
+        forget_loss(db, self.queue)
         if self.forward:
             self._raw.renew(db)
 
+    def rest(self) -> None:
+        """End the task that stays, if there is one; the next small batches get another."""
+        if self.residence is not None:
+            self.residence.close()
+
     def forget(self) -> None:
-        """Look at the target's tables again before the next batch."""
-        for known in self._specs.values():
-            known.clear()
+        """Look at the target's tables again before the next batch.
+
+        The other thread may be staging: what it is about to learn goes into the dictionary that it
+        has, and is forgotten with it.
+        """
+        self._specs = {0: {}, 1: {}}
         self._raw.forget()
 
     def specs(self, db: Database, wanted: Iterable[TableMap], slot: int) -> dict[str, TableSpec]:
@@ -187,7 +204,7 @@ class SparkReplay:
             }
             raw_stage = self._raw.name(db, slot) if self.forward and raw is None else None
             try:
-                staged = self._run(events, specs, slot, log_tables, log_from, raw_stage)
+                staged = self._run(events, specs, slot, log_tables, log_from, raw_stage, db)
             except DatabaseError as error:
                 suspect = self._suspect(error, specs, slot, log_tables)
                 log.debug("%s: staged as it came, because: %s", suspect, error)
@@ -271,7 +288,9 @@ class SparkReplay:
         log_tables: frozenset[str],
         log_from: int | None,
         raw_stage: str | None = None,
+        db: Database | None = None,
     ) -> Staged:
+        """Run the tasks; with `db`, in autocommit mode, one that stays may do it."""
         task = StageTask(
             provider=self.provider,
             target=self.target,
@@ -287,9 +306,8 @@ class SparkReplay:
             keep_links=self.keep_links,
             raw_stage=raw_stage,
         )
-        kept = None if self.private else self._plans[slot]
         staged = Staged(self.queue, slot, log_from=log_from)
-        for summary in run_tasks(self.spark, task, events.slices, kept):
+        for summary in self._run_tasks(db, task, events.slices):
             staged.add(summary, specs)
         if raw_stage is not None and staged.raw is not None:
             self._fill(raw_stage, slot, staged.raw.events)
@@ -301,6 +319,17 @@ class SparkReplay:
             if table.logged:
                 self._fill(log_name(self.queue, slot), slot, table.logged)
         return staged
+
+    def _run_tasks(
+        self, db: Database | None, task: StageTask, slices: Sequence[str]
+    ) -> list[dict[str, Any]]:
+        """Stage slices; returns a summary of each."""
+        if self.residence is not None and db is not None and len(slices) == 1:
+            answer = self.residence.ask(db, *as_order(task, slices[0]))
+            if answer is not None:
+                return [answer.get()]
+        kept = None if self.private else self._plans[task.slot]
+        return run_tasks(self.spark, task, slices, kept)
 
     def _fill(self, stage: str, slot: int, rows: int) -> None:
         self._rows[stage] += rows
@@ -360,7 +389,7 @@ class SparkReplay:
         names = [sorted(self._outdated[slot])]
         found = [row.name for row in db.query(query("replay", "stage_definitions"), names)]
         if clear_stages(db, found):
-            self._outdated[slot].clear()
+            self._outdated[slot].difference_update(names[0])  # the other thread may have added some
 
 
 def _event_by_event(spec: TableSpec) -> bool:
@@ -380,12 +409,17 @@ def make_replay(
     private: bool = False,
     replace: bool = False,
     forward: bool = False,
+    resident: bool = False,
 ) -> SparkReplay:
     """Make the applier of a node's settings; the one place where the product makes any.
 
     `area` names its staging tables: two appliers with tables of their own need two names.
     `parallel` is how many tasks the session runs at once, `forward` is for a branch.
+    `resident`: small batches may be staged by a task that stays.
     """
+    residence = None
+    if resident:
+        residence = Residence(spark, settings.db, area, stage_prefix(area))
     return SparkReplay(
         spark,
         area,
@@ -397,4 +431,5 @@ def make_replay(
         missing_columns=settings.missing_columns,
         replace=replace,
         forward=forward,
+        residence=residence,
     )

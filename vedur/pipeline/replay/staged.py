@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from vedur.change.event import Event, EventRange
-from vedur.change.net import NOT_MERGEABLE, Kind
+from vedur.change.event import NOT_MERGEABLE, Event, EventRange, Kind
 from vedur.pipeline.replay.forward import RawEvents
-from vedur.tables.mapping import TableSpec
+from vedur.tables.mapping import TableSpec, note_shape
 
 #: Tables with at most that many changes are written and merged with others, so many at a time: what
 #: a group costs that is refused stays small, and waiting is next to nothing of the time.
@@ -137,7 +136,8 @@ class Staged:
             mine = self.tables.setdefault(name, StagedTable(theirs.spec))
             mine.mixed_keys |= bool(mine.keys and theirs.keys and mine.keys != theirs.keys)
             mine.keys = mine.keys or theirs.keys
-            mine.shapes.update(theirs.shapes)
+            for number, names in theirs.shapes.items():
+                note_shape(mine.shapes, number, names)
             mine.kinds.update(theirs.kinds)
             mine.chunks += theirs.chunks
             mine.logged += theirs.logged
@@ -151,7 +151,8 @@ class Staged:
         keys = tuple(said["keys"])
         table.mixed_keys |= bool(table.keys and keys and table.keys != keys)
         table.keys = table.keys or keys
-        table.shapes.update({int(i): tuple(c) for i, c in said["shapes"].items()})
+        for number, columns in said["shapes"].items():
+            note_shape(table.shapes, int(number), tuple(columns))
         table.kinds.update(read_kinds(said["kinds"]))
         table.parts += map(Part.read, said.get("parts", ()))
         table.chunks += said["chunks"]

@@ -17,6 +17,7 @@ from vedur.names import parse_name, quote_ident, quote_literal
 from vedur.sql import query
 from vedur.tables.filter import columns_of, written
 from vedur.tables.mapping import TableMap, TableSpec, TargetColumn
+from vedur.tables.match import unbounded
 from vedur.tables.row_function import TableFacts
 from vedur.tables.stages import stage_prefix
 from vedur.tables.target import PART, require_partitions
@@ -56,7 +57,7 @@ def load_specs(
         return {}
     quoted = {w.name: parse_name(w.dest).quoted for w in tables.values()}
     params = {"names": list(quoted), "relations": list(quoted.values())}
-    # Read first: if a table changes now, its columns do not fit this, and the batch is staged anew.
+    # Read first: if a table changes now, it does not fit this, and the batch is staged anew.
     shapes = {row.name: row.shape for row in db.query(query("replay", "shapes"), params)}
     columns: dict[str, list[TargetColumn]] = {name: [] for name in tables}
     for row in db.query(query("replay", "table_columns"), params):
@@ -90,17 +91,19 @@ def load_specs(
         if target is not None and target.by_event:
             columns[row.name].append(PART_COLUMN)
             chosen = None if chosen is None else (*chosen, (PART, PART))
+        part = tables[row.name].part
+        kind = _take_part_column(tables[row.name], columns[row.name])
+        own = frozenset((part.name,) if part is not None else ())
         specs[row.name] = TableSpec(
             name=row.name,
             dest=quoted[row.name],
             stage=f"{stage_prefix(queue)}{row.oid}",
             columns=tuple(columns[row.name]),
-            unique_keys=tuple(frozenset(names) for names in row.unique_keys),
+            unique_keys=tuple(frozenset(names) - own for names in row.unique_keys),
             # a tree's keys are those of its tables one by one
             enforced_keys=()
             if target is not None and target.field is not None and not row.partitioned
-            else tuple(frozenset(names) for names in row.enforced_keys),
-            exclusions=row.exclusions,
+            else tuple(frozenset(names) - own for names in row.enforced_keys),
             partitioned=row.partitioned,
             snapshot=Snapshot.parse(snapshot) if snapshot else None,
             condition=written(tables[row.name].condition),
@@ -114,8 +117,24 @@ def load_specs(
             partitions=target,
             home=tables[row.name].dest,
             shared=tables[row.name].shared,
+            part=part,
+            part_type=kind,
         )
     return specs
+
+
+def _take_part_column(table: TableMap, columns: list[TargetColumn]) -> str:
+    """Take the column that tells the part out of those that events may set; returns its type."""
+    if table.part is None:
+        return ""
+    found = next((c for c in columns if c.name == table.part.name), None)
+    if found is None:
+        raise StateError(
+            f'table "{table.dest}" has no column "{table.part.name}", which tells the rows of '
+            f'"{table.name}" from those of others (--part-column): add it, and fill it'
+        )
+    columns.remove(found)
+    return unbounded(found.type)
 
 
 def _definition(spec: TableSpec) -> str:

@@ -11,23 +11,24 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from vedur.change.copytext import in_blocks, line, readable
 from vedur.change.event import Event
+from vedur.change.formats import in_blocks, line, readable
 from vedur.db import Database
 from vedur.db.copy import copy_all, copy_blocks
 from vedur.names import quote_literal
 from vedur.pipeline.replay.collapse import Collapser, TableBuffer
+from vedur.pipeline.replay.fast_path.binary import BinaryRows
 from vedur.pipeline.replay.fast_path.columns import LEAST_RUN
 from vedur.pipeline.replay.fast_path.rows import FastReader
-from vedur.pipeline.replay.forward import forward_slice
+from vedur.pipeline.replay.forward import ForwardedSlice, forward_slice
 from vedur.pipeline.replay.staged import FEW_CHANGES, TOGETHER
 from vedur.pipeline.replay.staging_tables import log_name, stage_name
 from vedur.pipeline.spark.tasks import link
 from vedur.sql import query
-from vedur.tables.mapping import TableSpec
+from vedur.tables.mapping import TableSpec, note_shape
 
 #: Bytes of gathered changes after which a task writes them out; its Python objects take about
 #: twice that.
@@ -65,6 +66,26 @@ class StageTask:
         return stage_slice(self, condition)
 
 
+@dataclass(frozen=True)
+class StageOrders:
+    """What a resident task does with an order: it stages a slice. Slots take turns, so the slot is
+    in the order; `task` is that of slot 0."""
+
+    task: StageTask
+
+    def __call__(self, order: str) -> dict[str, Any]:
+        """Stage the slice that an order is about, see `stage_slice`."""
+        said = json.loads(order)
+        task = replace(self.task, slot=said["slot"], raw_stage=said["raw"])
+        return stage_slice(task, said["slice"])
+
+
+def as_order(task: StageTask, condition: str) -> tuple[StageOrders, str]:
+    """Split a task into what stays the same from batch to batch, and an order."""
+    order = json.dumps({"slot": task.slot, "raw": task.raw_stage, "slice": condition})
+    return StageOrders(replace(task, slot=0, raw_stage=None)), order
+
+
 @dataclass
 class TableSummary:
     """What one attempt staged for one table."""
@@ -94,13 +115,19 @@ class _Attempt:
     def summary(self, name: str) -> TableSummary:
         return self.tables.setdefault(name, TableSummary())
 
-    def forward(self, source: Database, condition: str) -> None:
-        task = self.task
-        if task.raw_stage is not None:
-            where = (task.events, condition, task.raw_stage, self.slice_id)
-            self.raw = forward_slice(source, self.target, *where)
-
     def read(self, source: Database, condition: str) -> None:
+        """Read the events of the slice into the collapser; on a branch they are passed on, too."""
+        task = self.task
+        reader = FastReader(self.collapser, task.flush_bytes, self.flush, task.least_run)
+        if task.raw_stage is None:
+            for block in self._net_blocks(source, condition):
+                reader.feed(block)
+        else:
+            for part in self._forwarded_blocks(source, condition, task.raw_stage):
+                reader.feed(part)
+        reader.end()
+
+    def _net_blocks(self, source: Database, condition: str) -> Iterator[bytes]:
         text = query("replay", "read_events").format(
             system=query("replay", "is_system").split("\n", 1)[-1],
             events=self.task.events,
@@ -108,12 +135,24 @@ class _Attempt:
             owner=self.task.owner,
             timed=self._timed(),
         )
+        tables = self.task.tables.items()
+        mended = {n.encode() for n, s in tables if s.rows is not None and s.rows.mends}
+        yield from _read_blocks(source, text, mended)
+
+    def _forwarded_blocks(
+        self, source: Database, condition: str, stage: str
+    ) -> Iterator[bytes | BinaryRows]:
+        """Pass the events on as they are, reading them once where the net changes need no more of
+        them than that."""
         task = self.task
-        reader = FastReader(self.collapser, task.flush_bytes, self.flush, task.least_run)
-        mended = {n.encode() for n, s in task.tables.items() if s.rows is not None and s.rows.mends}
-        for block in _read_blocks(source, text, mended):
-            reader.feed(block)
-        reader.end()
+        where = (source, self.target, task.events, condition)
+        if self._timed() or source.encoding == "SQL_ASCII":
+            self.raw = forward_slice(*where, stage, self.slice_id)
+            yield from self._net_blocks(source, condition)
+            return
+        forwarded = ForwardedSlice(*where, task.owner, stage, self.slice_id)
+        yield from forwarded.blocks()
+        self.raw = forwarded.count
 
     def _timed(self) -> str:
         """Events of some tables tell their time, and of some all that there is. One that was in
@@ -166,7 +205,9 @@ class _Attempt:
         said.chunks += 1
         said.last = max(said.last, int(buffer.last))
         said.noop += buffer.noop
-        known = {s.id: s.columns for s in (*buffer.shapes.values(), *buffer.unions.values())}
+        known: dict[int, tuple[str, ...]] = {}
+        for s in (*buffer.shapes.values(), *buffer.unions.values()):
+            note_shape(known, s.id, s.columns)
         kinds = {f"{kind.value}/{shape}": n for (kind, shape), n in buffer.kinds.items()}
         said.parts.append({"slice": part, "first": first, "last": int(buffer.last), "kinds": kinds})
         for mark, count in kinds.items():
@@ -261,6 +302,5 @@ def stage_slice(task: StageTask, condition: str) -> dict[str, Any]:
         collapser = Collapser(task.tables, task.log_tables, task.log_from, seen)
         attempt = _Attempt(task, target, secrets.randbits(62), collapser)
         with target.transaction():
-            attempt.forward(source, condition)
             attempt.read(source, condition)
         return attempt.result()

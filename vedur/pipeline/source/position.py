@@ -13,8 +13,7 @@ from vedur.db import Database
 from vedur.errors import StateError
 from vedur.pipeline.source.options import Offset, SourceOptions
 from vedur.pipeline.source.task import Slice
-from vedur.queue.batches import get_subscription, get_ticks, slice_count
-from vedur.queue.slices import cut
+from vedur.queue.batches import cut, get_subscription, get_ticks, slice_count
 from vedur.sql import query
 
 log = logging.getLogger(__name__)

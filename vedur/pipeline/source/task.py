@@ -16,9 +16,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from vedur.change.copytext import fields
 from vedur.change.event import EventType, parse_type
-from vedur.change.formats import decode_json, decode_urlenc
+from vedur.change.formats import decode_json, decode_urlenc, fields
 from vedur.change.snapshot import Snapshot
 from vedur.db import Database
 from vedur.db.copy import copy_rows

@@ -24,7 +24,7 @@ from vedur.log import send_to_file
 from vedur.pipeline.spark.java_start import java_settings
 from vedur.pipeline.spark.scratch import HERE, Scratch
 from vedur.pipeline.spark.spark_pool import is_remote
-from vedur.pipeline.spark.tasks import warm_up
+from vedur.pipeline.spark.tasks import keep_slot, warm_up
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession as SparkSession
@@ -61,6 +61,7 @@ def start_session(
     *,
     most_tasks: int | None = None,
     more_tasks: int = 0,
+    resident: bool = False,
     dump: str = "",
     echo: bool = False,
 ) -> SparkSession:
@@ -69,8 +70,9 @@ def start_session(
     Its own lines go to the file `log_path`; without one to stderr (`echo`), or nowhere.
 
     A master of this machine's cores (`local[*]`) runs `more_tasks` than it has cores, and at most
-    `most_tasks` at once: each has a connection to either database. With `dump`, Java writes an
-    archive of its classes there when it ends.
+    `most_tasks` at once: each has a connection to either database. `resident`: a slot is kept for a
+    task that stays, one more than there would be; where the operator has said how many there are,
+    one of these. With `dump`, Java writes an archive of its classes there when it ends.
     """
     from pyspark.sql import SparkSession as SparkSession
 
@@ -78,6 +80,8 @@ def start_session(
     logging.getLogger("py4j").setLevel(logging.WARNING)
     # It tells the root logger that Java has gone: the one who asked for something hears it anyway.
     logging.getLogger().addFilter(_not_py4j)
+    if resident and (os.cpu_count() or 1) > 1:
+        more_tasks += 1
     wanted = _merged(settings, most_tasks, more_tasks)
     wanted |= java_settings(wanted, dump)
     if "spark.remote" in wanted:
@@ -96,7 +100,10 @@ def start_session(
         send_to_file(("py4j", "pyspark"), log_path)
     with _terminal_kept_clean(log_path, echo):
         session = _create(builder, log_path)
+        kept = resident and keep_slot(session)
         warm_up(session)
+    if resident and not kept:
+        log.info("Spark has no slot to spare for a resident task: all batches are ordinary jobs")
     _keep_quiet()
     return session
 

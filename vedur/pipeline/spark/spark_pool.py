@@ -50,10 +50,23 @@ def enter_pool(spark: SparkSession, kind: str | None = None) -> None:
 
 def interrupt_pools(spark: SparkSession, job: str) -> None:
     """Cancel all that a job has running in the session."""
+    interrupt_tag(spark, _tag(job))
+
+
+def tag_jobs(spark: SparkSession, tag: str) -> None:
+    """Mark what this thread submits from now on, for `interrupt_tag`."""
     if is_remote(spark):
-        spark.interruptTag(_tag(job))
+        spark.addTag(tag)
     else:
-        spark.sparkContext.cancelJobsWithTag(_tag(job))  # tags of a session are not those of jobs
+        spark.sparkContext.addJobTag(tag)
+
+
+def interrupt_tag(spark: SparkSession, tag: str) -> None:
+    """Cancel what runs under a tag."""
+    if is_remote(spark):
+        spark.interruptTag(tag)
+    else:
+        spark.sparkContext.cancelJobsWithTag(tag)  # tags of a session are not those of jobs
 
 
 def is_remote(spark: SparkSession) -> bool:

@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from weakref import WeakSet
 
 import vedur
 from vedur.clock import SYSTEM
@@ -48,6 +49,10 @@ T = TypeVar("T")
 
 #: The property of a job that holds the items of a kept plan, as JSON.
 _ITEMS = "vedur.items"
+#: Slots that must be left for others beside a resident task.
+_OTHERS = 2
+#: Sessions in which a slot is kept for one.
+_with_resident: WeakSet[SparkSession] = WeakSet()
 #: Kept plans: small batches have one task, large ones as many as run at once.
 _PLANS = 2
 
@@ -211,7 +216,27 @@ def warm_up(spark: SparkSession) -> None:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """Return how many tasks run at once."""
+    """Return how many tasks of jobs run at once; a slot may be kept for a task that stays."""
+    return _slots(spark) - (spark in _with_resident)
+
+
+def keep_slot(spark: SparkSession) -> bool:
+    """Keep a slot for a resident task; False where too few would be left for all else, and where
+    tasks run elsewhere than in this machine's Java."""
+    if is_remote(spark) or not (spark.sparkContext.master or "").startswith("local["):
+        return False
+    if _slots(spark) <= _OTHERS:
+        return False
+    _with_resident.add(spark)
+    return True
+
+
+def has_slot_kept(spark: SparkSession) -> bool:
+    """Is a slot kept for a resident task?"""
+    return spark in _with_resident
+
+
+def _slots(spark: SparkSession) -> int:
     value = spark.conf.get("spark.default.parallelism", None)
     if value and value.isdigit():
         return int(value)
@@ -246,7 +271,7 @@ def _make_plan(
         settle()
         for number in _numbers(batches):
             item = known[number] if known is not None else _read_items()[number]
-            answer = {"number": number, **_attempt(do, item)}
+            answer = {"number": number, **attempt(do, item)}
             if known is None:
                 answer["item"] = item_mark(item)
             text = json.dumps(answer, default=plain)
@@ -270,7 +295,8 @@ def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
         yield from map(int, batch.column(0).to_pylist())
 
 
-def _attempt(do: Callable[[Any], Any], item: object) -> dict[str, Any]:
+def attempt(do: Callable[[Any], Any], item: object) -> dict[str, Any]:
+    """Call `do(item)`; its value, or an error of ours, as it goes to the driver."""
     try:
         return {"value": do(item)}
     except VedurError as error:
@@ -298,7 +324,7 @@ _NEEDED = (
     "pyarrow.pandas_compat",
     "pyspark.worker",
     "vedur.pipeline.compare",
-    "vedur.pipeline.copy.task",
+    "vedur.pipeline.copy",
     "vedur.pipeline.replay.task",
 )
 

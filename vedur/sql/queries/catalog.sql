@@ -123,27 +123,29 @@ where a.attrelid = %s
 order by a.attnum
 
 -- name: columns
--- Columns of a table in order, to match those of another. `type` is the type as SQL writes it, of a domain its base
+-- Columns of tables in order, to match those of others; `nr` counts the tables. `type` is the type as SQL writes it, of a domain its base
 -- type, and `builtin` is about that; `type_oid` and `plain` are about the declared type. `plain` says that the type is
 -- built in, has both binary functions (its elements too), does not name other objects by oid and is read back as it
 -- was written (the server cannot read the binary form of an empty tsquery). `zoned` and `naming`: the type is, or is
 -- made of, a type whose text depends on the session's time zone (timestamptz) or search path (regclass and its like).
 with recursive typed as (
-    select a.attnum, a.attname, a.attgenerated, a.atttypid as declared, a.atttypid as typid, a.atttypmod as typmod
-    from pg_catalog.pg_attribute a
-    join pg_catalog.pg_class c on c.oid = a.attrelid
-    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-    where n.nspname = %s and c.relname = %s and a.attnum > 0 and not a.attisdropped
+    select w.nr, a.attnum, a.attname, a.attgenerated, a.atttypid as declared, a.atttypid as typid,
+        a.atttypmod as typmod
+    from unnest(%s::text[], %s::text[]) with ordinality w (schema_name, table_name, nr)
+    join pg_catalog.pg_namespace n on n.nspname = w.schema_name
+    join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = w.table_name
+    join pg_catalog.pg_attribute a on a.attrelid = c.oid
+    where a.attnum > 0 and not a.attisdropped
     union all
-    select b.attnum, b.attname, b.attgenerated, b.declared, t.typbasetype, t.typtypmod
+    select b.nr, b.attnum, b.attname, b.attgenerated, b.declared, t.typbasetype, t.typtypmod
     from typed b
     join pg_catalog.pg_type t on t.oid = b.typid
     where t.typtype = 'd'
 ), parts as (
-    select b.attnum, b.declared as typid
+    select b.declared as root, b.declared as typid
     from typed b
     union
-    select p.attnum, x.typid
+    select p.root, x.typid
     from parts p
     join pg_catalog.pg_type t on t.oid = p.typid
     cross join lateral (
@@ -157,14 +159,15 @@ with recursive typed as (
     ) x
     where x.typid <> 0
 ), made_of as (
-    select p.attnum,
+    select p.root,
         pg_catalog.bool_or(p.typid = 'timestamptz'::pg_catalog.regtype) as zoned,
         pg_catalog.bool_or(t.oid < 10000 and t.typname ~ '^reg') as naming
     from parts p
     join pg_catalog.pg_type t on t.oid = p.typid
-    group by p.attnum
+    group by p.root
 )
-select b.attname::text as name,
+select b.nr,
+    b.attname::text as name,
     pg_catalog.format_type(b.typid, b.typmod) as type,
     b.attgenerated <> '' as generated,
     t.typnamespace = 'pg_catalog'::pg_catalog.regnamespace as builtin,
@@ -177,12 +180,12 @@ select b.attname::text as name,
     m.zoned,
     m.naming
 from typed b
-join made_of m on m.attnum = b.attnum
+join made_of m on m.root = b.declared
 join pg_catalog.pg_type t on t.oid = b.typid
 join pg_catalog.pg_type d on d.oid = b.declared
 left join pg_catalog.pg_type e on e.oid = d.typelem
 where t.typtype <> 'd'
-order by b.attnum
+order by b.nr, b.attnum
 
 -- name: table_constraints
 -- Constraints except NOT NULL, which the columns tell (PostgreSQL 18 lists them here too).
@@ -255,17 +258,17 @@ where i.indrelid = pg_catalog.to_regclass(%s)
 order by i.indisprimary desc, i.indnkeyatts, i.indexrelid
 
 -- name: unique_columns
--- The column sets of a table's valid and total unique indexes.
-select array(select a.attname::text
+-- The column sets of valid and total unique indexes of tables; `nr` counts the tables.
+select w.nr,
+       array(select a.attname::text
              from pg_catalog.unnest(i.indkey::int2[]) with ordinality k(attnum, nr)
                   join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
              where k.nr <= i.indnkeyatts) as columns
-from pg_catalog.pg_index i
-     join pg_catalog.pg_class c on c.oid = i.indrelid
-     join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-where n.nspname = %s
-  and c.relname = %s
-  and i.indisunique
+from unnest(%s::text[], %s::text[]) with ordinality w (schema_name, table_name, nr)
+     join pg_catalog.pg_namespace n on n.nspname = w.schema_name
+     join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = w.table_name
+     join pg_catalog.pg_index i on i.indrelid = c.oid
+where i.indisunique
   and i.indisvalid
   and i.indpred is null
   and i.indexprs is null
@@ -578,6 +581,10 @@ group by i.table_name
 -- name: in_two_parts
 -- Does a row of the table fulfil the conditions of two parts?
 select exists (select from {dest} as t where ({sum}) > 1)
+
+-- name: part_value
+-- What a column of a type would hold of a value.
+select cast({value}::{type} as text) as {column}
 
 -- name: part_has_row
 -- Is there a row with a key that fulfils the condition of a part?

@@ -43,9 +43,22 @@ join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 join part p on p.oid = c.oid and p.relkind <> 'p'
 order by n.nspname, c.relname
 
+-- name: stored_tables
+-- Sizes of those of some tables that are plain ones, as in `leaves`.
+select n.nspname as schema,
+       c.relname as name,
+       coalesce(pg_catalog.pg_relation_size(c.oid), 0) as heap_bytes,
+       coalesce(pg_catalog.pg_table_size(c.oid), 0) as all_bytes,
+       pg_catalog.current_setting('block_size')::bigint as block_size,
+       greatest(c.reltuples, 0)::bigint as rows_estimated
+from unnest(%s::text[], %s::text[]) w (schema_name, table_name)
+join pg_catalog.pg_namespace n on n.nspname = w.schema_name
+join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = w.table_name
+where c.relkind = 'r'
+
 -- name: small_tables
--- Those of some tables that are plain ones and not larger than a limit.
-select w.name
+-- Those of some tables that are plain ones and not larger than a limit, with their sizes.
+select w.name, pg_catalog.pg_table_size(c.oid) as size
 from unnest(%(names)s::text[], %(schemas)s::text[], %(tables)s::text[]) w (name, schema_name, table_name)
 join pg_catalog.pg_namespace n on n.nspname = w.schema_name
 join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = w.table_name
@@ -53,28 +66,30 @@ where c.relkind = 'r'
   and pg_catalog.pg_table_size(c.oid) <= %(most)s
 
 -- name: shape
--- What a table is made of for this transaction: itself and its partitions, their files, their columns
+-- What tables are made of for this transaction: themselves and their partitions, their files, their columns
 -- that are copied. A snapshot of some time ago sees the shape of that time. Names count: tasks
 -- read by name, and a table may have been put in the place of another.
 with recursive part as (
-    select c.oid, c.relkind, 0::oid as parent, false as leaving
-    from pg_catalog.pg_class c
-    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-    where n.nspname = %(schema)s and c.relname = %(name)s
+    select w.nr, c.oid, c.relkind, 0::oid as parent, false as leaving
+    from unnest(%(schemas)s::text[], %(names)s::text[]) with ordinality w (schema_name, table_name, nr)
+    join pg_catalog.pg_namespace n on n.nspname = w.schema_name
+    join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = w.table_name
     union all
-    select c.oid, c.relkind, p.oid, i.inhdetachpending
+    select p.nr, c.oid, c.relkind, p.oid, i.inhdetachpending
     from part p
     join pg_catalog.pg_inherits i on i.inhparent = p.oid and p.relkind = 'p'
     join pg_catalog.pg_class c on c.oid = i.inhrelid
 )
-select p.oid::bigint as oid,
+select p.nr,
+       p.oid::bigint as oid,
        p.parent::bigint as parent,
        pg_catalog.md5(pg_catalog.concat_ws(
            ' ', p.parent, p.leaving, c.relkind, c.relfilenode, n.nspname, c.relname, (
                select pg_catalog.string_agg(
                    pg_catalog.concat_ws(' ', a.attnum, a.atttypid, a.attname), ', ' order by a.attnum)
                from pg_catalog.pg_attribute a
-               where a.attrelid = p.oid and a.attnum > 0 and a.attname = any (%(columns)s::name[])))) as made_of
+               where a.attrelid = p.oid and a.attnum > 0
+                 and %(columns)s::jsonb -> (p.nr - 1)::int ? a.attname::text))) as made_of
 from part p
 join pg_catalog.pg_class c on c.oid = p.oid
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
@@ -193,6 +208,16 @@ set dest_table = excluded.dest_table, step = excluded.step, step_name = excluded
     bytes_estimated = null, bytes_done = 0,
     started_at = clock_timestamp(), updated_at = clock_timestamp(), finished_at = null,
     error = case when copy_progress.finished_at is null then copy_progress.error end
+
+-- name: wait_progress
+-- A part that waits for another before it loads; what it has failed with before is past.
+insert into vedur.copy_progress (queue_name, table_name, dest_table, step, step_name)
+values (%(queue)s, %(table)s, %(dest)s, 0, %(waits)s)
+on conflict (queue_name, table_name) do update
+set dest_table = excluded.dest_table, step = 0, step_name = excluded.step_name,
+    slices = 0, slices_done = 0, rows_estimated = null, rows_done = 0,
+    bytes_estimated = null, bytes_done = 0,
+    started_at = clock_timestamp(), updated_at = clock_timestamp(), finished_at = null, error = null
 
 -- name: set_step
 -- For the eyes of an operator: a crash may forget it, so by itself its commit waits for no disk. (Inside a
@@ -332,6 +357,40 @@ where n.queue_name = %s
     and s.provider_node = %s
     and s.consumer_name like '%%.copy.%%'
 order by s.consumer_name
+
+-- name: consumers
+-- Consumers of the first copies of a table, whatever the workers are called.
+select s.consumer_name
+from pgq_node.local_state s
+where s.queue_name = %(queue)s
+    and right(s.consumer_name, length('.copy.' || %(table)s)) = '.copy.' || %(table)s
+    and not exists (
+        select from pgq_node.node_info n
+        where n.queue_name = s.queue_name and n.worker_name = s.consumer_name)
+order by s.consumer_name
+
+-- name: relatives
+-- The tables that a table inherits from, and all that inherit from one of these (partitions, too).
+with recursive above as (
+    select c.oid
+    from pg_catalog.pg_class c
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = %s and c.relname = %s
+    union
+    select i.inhparent
+    from above a
+    join pg_catalog.pg_inherits i on i.inhrelid = a.oid
+), family as (
+    select oid from above
+    union
+    select i.inhrelid
+    from family f
+    join pg_catalog.pg_inherits i on i.inhparent = f.oid
+)
+select n.nspname as schema, c.relname as name
+from family f
+join pg_catalog.pg_class c on c.oid = f.oid
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 
 -- name: still_in_copy
 -- Is the table still to be loaded, from this snapshot? The lock makes `remove-table` wait for this

@@ -13,15 +13,27 @@ order by t.tick_id
 -- retries for one consumer of the provider and stay there. Binary, since nobody looks at a value on the way: the branch takes
 -- 100,000 events so in 0.14 s of CPU, as text in 0.35 s. Types are named because binary values tell nothing of theirs.
 copy (
-    select {number}::bigint, ev_id::bigint, ev_time::timestamptz, ev_txid::bigint, ev_type::text, ev_data::text,
-        ev_extra1::text, ev_extra2::text, ev_extra3::text, ev_extra4::text
+    select {number}::bigint, ev_id::bigint, ev_time::timestamptz, ev_txid::bigint, ev_type::text, ev_extra1::text,
+        ev_data::text, ev_extra2::text, ev_extra3::text, ev_extra4::text
     from {events}
     where {slice} and ev_owner is null
 ) to stdout (format binary)
 
+-- name: raw_read_both
+-- The same for a task that passes the rows on and makes the net changes of them, so in the order of events. Retries of another
+-- consumer stay there; a retry that is this worker's own tells another number, since replication refuses it.
+copy (
+    select case when ev_owner is null and ev_retry is null then {number}::bigint else -1 end,
+        ev_id::bigint, ev_time::timestamptz, ev_txid::bigint, ev_type::text, ev_extra1::text,
+        ev_data::text, ev_extra2::text, ev_extra3::text, ev_extra4::text
+    from {events}
+    where {slice} and (ev_owner is null or ev_owner = {owner})
+    order by ev_id
+) to stdout (format binary)
+
 -- name: raw_write
 -- The same into the raw staging table of a slot.
-copy {stage} (slice, ev_id, ev_time, ev_txid, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4)
+copy {stage} (slice, ev_id, ev_time, ev_txid, ev_type, ev_extra1, ev_data, ev_extra2, ev_extra3, ev_extra4)
 from stdin (format binary)
 
 -- name: create_stage
@@ -37,6 +49,7 @@ select vedur.drop_raw_stages(%s)
 select pg_catalog.to_regprocedure(
     'vedur.publish(text,integer,bigint[],bigint,bigint[],timestamptz[],bigint[],text[],bigint)'
 ) is not null
+    and pg_catalog.to_regprocedure('vedur.note_passed_parts(text,bigint,text[],text[],bigint[])') is not null
 
 -- name: has_shown_tick
 -- Is this node a branch that can tell which tick its tables show?
@@ -70,3 +83,48 @@ select pg_catalog.to_regprocedure('vedur.follow_settings(text,integer,interval,i
 select vedur.follow_settings(
     %(queue)s, %(ticker_max_count)s::integer, %(ticker_max_lag)s::interval, %(ticker_idle_period)s::interval,
     %(rotation_period)s::interval)
+
+-- name: has_parts
+-- Does this database tell which parts of tables its queue passes on?
+select pg_catalog.to_regprocedure('vedur.passed_parts(text,bigint)') is not null
+
+-- name: passed_parts
+-- Parts of tables that the queue of a node passes on behind a tick, where it does not pass on all.
+select table_name, condition, until_tick from vedur.passed_parts(%s, %s)
+
+-- name: note_parts
+-- On a branch: which parts the batch that begins at a tick has; in its transaction.
+select vedur.note_passed_parts(%s, %s, %s::text[], %s::text[], %s::bigint[])
+
+-- name: changed_tables
+-- Which of some tables a staged batch has events of, in either format.
+select distinct t.name
+from (
+    select case when ev_extra1 <> '' and ev_type <> 'EXECUTE' then ev_extra1 else vedur.event_table(ev_type, ev_extra1) end as name
+    from only {stage}
+    where slice = any (%(slices)s::bigint[])
+) t
+where t.name = any (%(tables)s::text[])
+
+-- name: column_types
+-- Columns of a table here with their types, as they are written.
+select a.attname as name, pg_catalog.format_type(a.atttypid, a.atttypmod) as type
+from pg_catalog.pg_attribute a
+where a.attrelid = pg_catalog.to_regclass(%s) and a.attnum > 0 and not a.attisdropped and a.attname = any (%s)
+
+-- name: leave_out
+-- Takes events of other rows than those of a condition out of a staged batch, before it is published; {row} are the columns of
+-- the key that the condition looks at, with their types here.
+delete from only {stage} e
+using (
+    select s.slice, s.ev_id, vedur.event_key(s.ev_id, s.ev_type, s.ev_data, %(columns)s::text[]) as told
+    from only {stage} s
+    where s.slice = any (%(slices)s::bigint[])
+        and case when s.ev_extra1 <> '' and s.ev_type <> 'EXECUTE' then s.ev_extra1 else vedur.event_table(s.ev_type, s.ev_extra1) end
+            = %(table)s
+    offset 0
+) d
+where e.slice = d.slice
+    and e.ev_id = d.ev_id
+    and d.told is not null
+    and (select ({condition}) from pg_catalog.jsonb_to_record(d.told) as t ({row})) is not true

@@ -96,18 +96,26 @@ select w.name, c.oid::bigint as oid, c.relkind = 'p' as partitioned,
         from pg_index i
         where i.indrelid = c.oid and i.indisunique and i.indisvalid and i.indimmediate
             and i.indpred is null and i.indexprs is null
-    ), '[]') as enforced_keys,
-    (select count(*) from pg_index i
-     where i.indrelid = c.oid and (i.indisexclusion
-        or i.indisunique and (i.indpred is not null or i.indexprs is not null)))::int as exclusions
+    ), '[]') as enforced_keys
 from unnest(%(names)s::text[], %(relations)s::text[]) as w (name, relation)
 left join pg_class c on c.oid = to_regclass(w.relation)
 
 -- name: shapes
--- A fingerprint of each table's columns: their names, types and places; null for no table.
+-- A fingerprint of what replay knows of each table: the names, types, collations and places of its
+-- columns, which of them are generated or identities, and its unique keys; null for no table.
 select w.name, (
-        select pg_catalog.hashtextextended(string_agg(
-            concat_ws(' ', a.attnum, a.atttypid, a.atttypmod, a.attname), ',' order by a.attnum), 0)
+        select pg_catalog.hashtextextended(
+            string_agg(
+                concat_ws(' ', a.attnum, a.atttypid, a.atttypmod, a.attcollation,
+                    a.attgenerated, a.attidentity, a.attname), ',' order by a.attnum)
+            || coalesce((
+                select string_agg(k.is_key, ',' order by k.is_key)
+                from (
+                    select concat_ws(' ', ';', i.indnkeyatts, i.indisvalid, i.indimmediate, i.indkey) as is_key
+                    from pg_index i
+                    where i.indrelid = to_regclass(w.relation) and i.indisunique
+                        and i.indpred is null and i.indexprs is null
+                ) k), ''), 0)
         from pg_attribute a
         where a.attrelid = to_regclass(w.relation) and a.attnum > 0 and not a.attisdropped
     ) as shape
@@ -322,7 +330,9 @@ where f.nr = f.runs
 -- name: filter
 -- For a table that holds a part of the rows: the staged changes seen through its condition, in a
 -- slice of their own. A row that left the part is a delete; one that came in is told from one that
--- stayed when it is merged. The inner query gives the condition the table's own column names.
+-- stayed when it is merged. One that came and went again (N) is left out: its values are gone, so nobody
+-- can tell whether it belonged here and a row of its key would have been in its way. The inner query gives
+-- the condition the table's own column names.
 insert into {stage} (slice, ev_first, ev_last, kind, shape{columns})
 select {target}, f.ev_first, f.ev_last,
     (case when f.kind = 'D' or f.belongs then f.kind::text else 'D' end)::"char",

@@ -37,6 +37,18 @@ select exists (select from pg_catalog.pg_namespace n where n.nspname = 'vedur') 
 -- The version of us that made schema vedur.
 select c.version from vedur.component c where c.schema = 'vedur'
 
+-- name: may_read_resident_loss
+-- Is it written down here why there is no resident task, and may this role read it?
+select coalesce(pg_catalog.has_table_privilege(pg_catalog.to_regclass('vedur.resident_loss'), 'select')
+    and pg_catalog.has_schema_privilege(pg_catalog.to_regnamespace('vedur'), 'usage'), false)
+
+-- name: resident_loss
+-- Why a worker does without its resident task, and for how long; no row while it has one, or needs none.
+select l.reason,
+       extract(epoch from pg_catalog.clock_timestamp() - l.lost_at)::float8 as seconds
+from vedur.resident_loss l
+where l.queue_name = %s
+
 -- name: has_copy_progress
 -- Does a worker of ours keep progress here?
 select pg_catalog.to_regclass('vedur.copy_progress') is not null

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vedur import db as vdb
+from vedur.catalog.passed import require_served
 from vedur.catalog.tables import change_table_state, hold_table
 from vedur.change.event import Event, EventRange
 from vedur.change.quarantine import Quarantine, failed_event_of
@@ -21,6 +22,7 @@ from vedur.clock import Clock
 from vedur.errors import CopyAbandoned, CopyStateChanged, StaleStage, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.names import quote_literal
+from vedur.node.info import get_node_info
 from vedur.node.position import (
     read_position,
     read_worker_position,
@@ -28,8 +30,15 @@ from vedur.node.position import (
     set_consumer_completed,
     wake_worker,
 )
-from vedur.queue.batches import Batch, event_range, get_subscription, get_ticks, get_ticks_ahead
-from vedur.queue.slices import Tick
+from vedur.queue.batches import (
+    Batch,
+    Tick,
+    event_range,
+    get_subscription,
+    get_ticks,
+    get_ticks_ahead,
+)
+from vedur.queue.passed import read_passed_parts
 from vedur.sql import query
 from vedur.tables.mapping import TableMap
 from vedur.worker.apply_range import AppliedRange, apply_range
@@ -239,7 +248,7 @@ class CatchUp:
             return True
         at = self._position(target)
         if state.state is State.CATCHING_UP and table.copy_role == WAIT_REPLAY:
-            self._await_parts()
+            self._await_parts(target)
         elif state.state is State.CATCHING_UP and table.dropped_ddl is not None:
             self._leads = True
         elif state.state is State.CATCHING_UP:
@@ -275,12 +284,13 @@ class CatchUp:
         wake_worker(provider, self.setup.queue)
         self.job.on_move()
 
-    def _await_parts(self) -> None:
+    def _await_parts(self, target: vdb.Database) -> None:
         """Changes wait until the last part of the table is loaded and its indexes are there."""
         self._parts_awaited = True
         if not self._said_parts:
             self._said_parts = True
             log.info("%s: loaded, waits for the other parts of %s", self.job.name, self.job.dest)
+            self.setup.wait(target, self.job.table, f"wait for the other parts of {self.job.dest}")
 
     def _near(self, target: vdb.Database, provider: vdb.Database, at: int) -> bool:
         """Is what the worker has ahead of the copy little enough to let it wait for that?
@@ -316,7 +326,7 @@ class CatchUp:
             self._past, self._lacking = max(self._past, tick), True
             return False
         while at < tick:
-            at = self._replay(target, stage, provider, at, tick)
+            at = self._replay(target, stage, provider, at, tick, worker_waits=True)
         copied = self.job.table.custom_snapshot
         if copied is not None and not self._is_past(provider, Snapshot.parse(copied), tick):
             # Agreed on by an earlier version, or the queue has lost the tick: not at this one.
@@ -341,9 +351,17 @@ class CatchUp:
     # -- replay ---------------------------------------------------------------------------------
 
     def _replay(
-        self, target: vdb.Database, stage: vdb.Database, provider: vdb.Database, at: int, goal: int
+        self,
+        target: vdb.Database,
+        stage: vdb.Database,
+        provider: vdb.Database,
+        at: int,
+        goal: int,
+        *,
+        worker_waits: bool = False,
     ) -> int:
-        """Apply the table's events after tick `at`, up to `goal` or as far as one batch goes."""
+        """Apply the table's events after tick `at`, up to `goal` or as far as one batch goes. While
+        the worker waits for it, it has the places of the worker's tasks."""
         queue, consumer, job = self.setup.queue, self.job.consumer, self.job
         place = get_subscription(provider, queue, consumer)
         # Of a long backlog only as many as one batch can take.
@@ -363,8 +381,10 @@ class CatchUp:
             f"(ev_extra1 = {quote_literal(job.name)}"
             " or (coalesce(ev_extra1, '') = '' and ev_type ^@ '{'))"
         )
-        source = event_range(provider, place, ticks, count, mine)
-        apply_range(CatchUpRange(self, target, stage, provider, source, ticks))
+        given_up = lambda: job.cancelled  # noqa: E731
+        with self.setup.places(count, given_up, worker_waits=worker_waits) as count:
+            source = event_range(provider, place, ticks, count, mine)
+            apply_range(CatchUpRange(self, target, stage, provider, source, ticks))
         self._stale = False
         reach("copy.replayed")
         provider.call("pgq.register_consumer_at", queue, consumer, last.id)
@@ -400,8 +420,13 @@ class CatchUpRange(AppliedRange[Any]):
         self.batch = Batch(0, first.id, last.id, first.event_seq, last.event_seq)
 
     def plan(self) -> None:
-        """Read whether anything happened to the table; where not, it is not worth a job."""
+        """Read whether anything happened to the table; where not, it is not worth a job. Raises
+        where the node that it is copied from has left events out that are needed here."""
         source = self.source
+        parts = read_passed_parts(self.provider, self.queue, self.batch.prev_tick)
+        if parts:
+            there = get_node_info(self.provider, self.queue)
+            require_served([self.table], parts, there.node_name if there is not None else "")
         found = (self.provider.value(_any_event(source.events, s)) for s in source.slices)
         self._empty = not any(found)
         if not self._empty:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Protocol, TypeVar
@@ -18,7 +19,8 @@ from vedur.errors import CopyAbandoned, VedurError
 from vedur.failpoint import reach
 from vedur.names import QualifiedName, parse_name
 from vedur.sql import query
-from vedur.tables.mapping import TableMap
+from vedur.tables.filter import written
+from vedur.tables.mapping import PartColumn, TableMap
 from vedur.threads import Thread
 from vedur.worker.apply_range import Applier
 
@@ -103,7 +105,23 @@ class Loader(Protocol[PlanT]):
 
     @property
     def small_bytes(self) -> int:
-        """Up to this size a table is loaded together with others, its indexes in place."""
+        """Up to this size a table is loaded with its indexes in place."""
+
+    @property
+    def bundle_bytes(self) -> int:
+        """Up to this size a table is loaded together with others."""
+
+    def plan_together(
+        self, source: vdb.Database, target: vdb.Database, queue: str, tables: Sequence[TableMap]
+    ) -> dict[str, PlanT]:
+        """Work out the same for several tables, each in one slice; leaves out what must be looked
+        at table by table."""
+
+    def unchanged_together(self, source: vdb.Database, plans: Mapping[str, PlanT]) -> set[str]:
+        """Which of the provider's tables are still what the snapshot saw?"""
+
+    def store_together(self, target: vdb.Database, queue: str, plans: Mapping[str, PlanT]) -> None:
+        """Write the slices of all where tasks find them, in the caller's transaction."""
 
     def load_together(
         self,
@@ -114,7 +132,7 @@ class Loader(Protocol[PlanT]):
         plans: Sequence[PlanT],
         given_up: Callable[[], bool],
     ) -> None:
-        """Load as many of several small tables as one job can; `load` sees to the rest."""
+        """Load as many of several tables as one job can; the slices say which it has loaded."""
 
     def load(
         self,
@@ -130,6 +148,16 @@ class Loader(Protocol[PlanT]):
         `snapshot` is the name of the exported snapshot, `visible` what it sees; where it waits for
         its turn and is `given_up`, it raises `CopyAbandoned`.
         """
+
+
+class Slots(Protocol):
+    """Gives out places for tasks; `pipeline/copy/load.py`: `Budget` is what the worker has."""
+
+    def load(self) -> AbstractContextManager[None]:
+        """Somebody wants a share for as long as it works."""
+
+    def take(self, wanted: int, given_up: Callable[[], bool]) -> AbstractContextManager[int]:
+        """So many of the places as are free; waits for the first."""
 
 
 # -- settings, and one table on its way -----------------------------------------------------------
@@ -185,9 +213,26 @@ class CopySetup:
     hand_over_wait: float = 60.0  # seconds that the worker waits for one copy
     missing_columns: str = "warn"  # or stop: columns that the target lacks and no script brings
     on_error: Policy = Policy.STOP  # of tables that have no policy of their own
+    #: Tasks that loads and tables that catch up may run at a time, all together; None for any.
+    slots: Slots | None = field(default=None, repr=False)
+    #: The same for tables that the worker waits for: those of its own tasks.
+    worker_slots: Slots | None = field(default=None, repr=False)
     #: From the location of a node to the connect string by which this one reaches it.
     reach_node: Callable[[str], str] = field(default=str, repr=False)
     on_step: Callable[[str, Step], None] = _no_hook
+
+    @contextmanager
+    def places(
+        self, wanted: int, given_up: Callable[[], bool], *, worker_waits: bool = False
+    ) -> Iterator[int]:
+        """Take places for tasks, or so many as are free; waits for the first. Whom the worker waits
+        for waits for no load."""
+        slots = self.worker_slots if worker_waits else self.slots
+        if slots is None:
+            yield wanted
+            return
+        with slots.load(), slots.take(wanted, given_up) as given:
+            yield given
 
     def consumer(self, table: str) -> str:
         """The consumer that holds the queue for a table's copy."""
@@ -218,8 +263,43 @@ class CopySetup:
             "alone": step not in (Step.TRUNCATE, Step.FOREIGN_KEYS),
         }
         db.execute(query("copy", "set_step"), row)
+        self._begin(job.name, step)
+
+    def start_together(self, db: vdb.Database, jobs: Sequence[TableJob]) -> None:
+        """Write down that the copies of several tables begin anew."""
+        row = {
+            "queue": self.queue,
+            "names": [job.name for job in jobs],
+            "dests": [str(job.dest) for job in jobs],
+            "step": int(Step.REGISTER),
+            "step_name": Step.REGISTER.title,
+        }
+        db.execute(query("copies", "start_progress"), row)
+
+    def enter_together(self, db: vdb.Database, jobs: Sequence[TableJob], step: Step) -> None:
+        """A step of several tables begins; those that nobody wants any more are left out."""
+        names = [job.name for job in jobs if not job.cancelled]
+        log.debug("%d tables: step %d, %s", len(names), step, step.title)
+        row = {
+            "queue": self.queue,
+            "names": names,
+            "step": int(step),
+            "step_name": step.title,
+            "finished": step is Step.FOREIGN_KEYS,
+            "alone": step not in (Step.TRUNCATE, Step.FOREIGN_KEYS),
+        }
+        db.execute(query("copies", "set_step"), row)
+        for name in names:
+            self._begin(name, step)
+
+    def _begin(self, table: str, step: Step) -> None:
         reach(f"copy.{step.name.lower()}")
-        self.on_step(job.name, step)
+        self.on_step(table, step)
+
+    def wait(self, db: vdb.Database, table: TableInfo, what: str) -> None:
+        """Show beside its progress what a table waits for."""
+        row = {"queue": self.queue, "table": table.table_name, "dest": table.dest_table}
+        db.execute(query("copy", "wait_progress"), {**row, "waits": what})
 
     def note_error(self, table: str, message: str) -> None:
         """Show an error beside the progress of the table, if the target can be reached."""
@@ -259,7 +339,10 @@ class TableJob:
     source: CopySource
     consumer: str
     started: bool = False
-    small: bool = False  # loaded together with others, its indexes in place
+    small: bool = False  # loaded with its indexes in place
+    size: int = 0  # on the provider, of those that may be loaded together with others
+    bundled: bool = False  # such a one, until something keeps it from that
+    begun: bool = False  # and then others have begun its copy
     merged: bool = False  # one of several parts that are loaded into one table (parts.py)
     nudge: threading.Event = field(default_factory=threading.Event)
     on_move: Callable[[], None] = lambda: None
@@ -282,9 +365,13 @@ class TableJob:
         return parse_name(self.table.dest_table)
 
     @property
-    def condition(self) -> str | None:
-        """The rows wanted; None for all."""
-        return self.table.copy_condition
+    def own(self) -> str | None:
+        """What tells its rows, of a table that is called t, from those of other parts; None where
+        nothing does."""
+        part = PartColumn.read(self.table.attrs, self.table.queue)
+        if part is not None:
+            return part.condition("t")
+        return written(self.table.copy_condition, alias="t")
 
     @property
     def keeps_rows(self) -> bool:
@@ -387,3 +474,43 @@ class Progress:
             totals.slices,
             ending,
         )
+
+
+class ProgressTogether:
+    """Watches the load of several tables, whose slices alone tell how far it is."""
+
+    def __init__(self, setup: CopySetup, plans: Mapping[str, Plan], clock: Clock) -> None:
+        self.setup = setup
+        self.clock = clock
+        self._row = {
+            "queue": setup.queue,
+            "names": list(plans),
+            "rows": [plan.rows_estimated for plan in plans.values()],
+            "bytes": [plan.bytes_estimated for plan in plans.values()],
+        }
+        self._end = threading.Event()
+        self._thread = Thread(target=self._watch, name="vedur-progress", daemon=True)
+
+    def __enter__(self) -> ProgressTogether:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._end.set()
+        self._thread.join(timeout=10)
+
+    def finish(self, db: vdb.Database) -> None:
+        """Store what there is now."""
+        db.execute(query("copies", "set_progress"), self._row)
+
+    def _watch(self) -> None:
+        if self.clock.wait(self._end, PERIOD):
+            return
+        try:
+            with self.setup.connect() as db:
+                while True:
+                    self.finish(db)
+                    if self.clock.wait(self._end, PERIOD):
+                        return
+        except VedurError as error:
+            log.debug("cannot follow the copy of several tables: %s", error)

@@ -7,8 +7,9 @@ thread owns a table only in memory, and a table without an owner is taken up by 
 it is in (docs/design/first-copy.md).
 
 A table goes through `group.py` (its turn), `table.py` (steps 1 to 7: loaded and indexed),
-`catch_up.py` (steps 8 and 9: caught up, handed over) and `finish.py` (step 10). `ownership.py` says
-which of two workers does all this, `hand_over.py` is the worker's side of step 9.
+`catch_up.py` (steps 8 and 9: caught up, handed over) and `finish.py` (step 10). What can be done
+for many tables at a time is done in `bundle.py` (steps 3 to 7) and `catch_up_together.py` (8, 9).
+`ownership.py` says which of two workers does all this, `hand_over.py` is the worker's side of 9.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from vedur.catalog.parts import read_parts
 from vedur.catalog.tables import change_table_state, shared_tables
 from vedur.clock import SYSTEM, Clock
 from vedur.db import Database
-from vedur.errors import CopyAbandoned, TableChanged, VedurError, first_line
+from vedur.errors import CopyAbandoned, CopyMustWait, TableChanged, VedurError, first_line
 from vedur.failpoint import reach
 from vedur.sql import query
 from vedur.worker.first_copy.catch_up import CatchUp
+from vedur.worker.first_copy.catch_up_together import CatchUpTogether
 from vedur.worker.first_copy.context import (
     CopySetup,
     CopySource,
@@ -56,6 +58,8 @@ log = logging.getLogger(__name__)
 
 #: How long `advance` lets a copy reach the agreed tick before it gives the loop back.
 _HAND_OVER_PAUSE = 0.2
+#: Seconds until a table is looked at again that could not begin with the others of its group.
+_SOON = 1.0
 #: Seconds between two lines about a part that waits for another.
 _SAY_AGAIN = 300.0
 
@@ -88,7 +92,9 @@ class Copying(Generic[PlanT]):
         self._moved = threading.Event()
         self._stopping = threading.Event()
         self._threads = Threads()
-        self._groups = Groups(setup, loader, clock, self._threads, self._after_load)
+        self._groups = Groups(
+            setup, loader, clock, self._threads, self._after_load, self._start_catch_up_together
+        )
         self._hand_over = HandOver(setup, clock, self._wake_copy)
         self._ownership = Ownership(setup)
         self._settler = Settler(setup, clock)
@@ -213,6 +219,7 @@ class Copying(Generic[PlanT]):
             return []
         places = Places.read(target, self.setup, provider)
         load: dict[CopySource, list[TableInfo]] = {}
+        loaded: dict[CopySource, list[TableJob]] = {}
         failed: list[tuple[TableJob, VedurError]] = []
         shared = shared_tables(target, self.setup.queue)
         merged = {t.table_name for t in waiting if is_merged(t, shared)}
@@ -230,7 +237,9 @@ class Copying(Generic[PlanT]):
             if loads:
                 load.setdefault(source, []).append(table)
             else:
-                self._start_catch_up(self._new_job(table, source, merged))
+                loaded.setdefault(source, []).append(self._new_job(table, source, merged))
+        for jobs in loaded.values():
+            self._start_catch_up_together(jobs)
         for source, some in load.items():  # the tables of one node share a snapshot
             if self._groups.free > 0:
                 for table in some:
@@ -255,7 +264,8 @@ class Copying(Generic[PlanT]):
         return False
 
     def _say_awaited(self, target: Database, table: TableInfo) -> None:
-        """Say for whom the load of a part waits, now and then: that one may be gone for long."""
+        """Say for whom the load of a part waits, in the log now and then, and beside its progress:
+        that one may be gone for long."""
         name, now = table.table_name, self.clock.monotonic()
         due = self._say_again.get(name)
         if due is not None and now < due:
@@ -265,6 +275,9 @@ class Copying(Generic[PlanT]):
         if not awaited:
             return  # it has gone on meanwhile
         names = ", ".join(map(str, awaited))
+        self.setup.wait(target, table, f"wait for {names}")
+        if self._begun is not None:
+            self._begun.add(name)  # removed now, it leaves that behind
         if table.copy_role != WAIT_COPY:
             log.info("%s: its copy waits for that of %s", name, names)
             return
@@ -372,12 +385,37 @@ class Copying(Generic[PlanT]):
         """A table is loaded, or not: catch up, clean up, or try again later."""
         if isinstance(error, CopyAbandoned):
             self._drop(job)
+        elif isinstance(error, CopyMustWait):
+            with self._lock:
+                self._retry_at[job.name] = self.clock.monotonic() + _SOON
+                self._jobs.pop(job.name, None)
         elif error is not None:
             self._retry_later(job, error)
         else:
-            with self._lock:
-                self._changed.discard(job.name)
-                self._start_catch_up(job)
+            self._start_catch_up_together([job])
+
+    def _start_catch_up_together(self, jobs: Sequence[TableJob]) -> None:
+        """Tables of one provider are loaded: catch up, all that can together."""
+        for job in jobs:
+            self._changed.discard(job.name)
+        if len(jobs) > 1:
+            self._threads.start(lambda: self._catch_up_together(jobs), "vedur-catch-up")
+        elif jobs:
+            self._start_catch_up(jobs[0])
+
+    def _catch_up_together(self, jobs: Sequence[TableJob]) -> None:
+        for job in jobs:
+            job.started = True
+        CatchUpTogether(
+            self.setup, jobs, self.clock, self._seats, self._on_move,
+            leave=self._go_on_alone, done=self._end_copy,
+        ).run()  # fmt: skip
+
+    def _go_on_alone(self, job: TableJob) -> None:
+        if self._stopping.is_set():
+            self._release(job)  # the next run takes it up
+        else:
+            self._start_catch_up(job)
 
     def _start_catch_up(self, job: TableJob) -> None:
         self._threads.start(lambda: self._catch_up(job), f"vedur-catch-up {job.name}")
@@ -392,10 +430,14 @@ class Copying(Generic[PlanT]):
         except Exception as error:
             self._retry_later(job, error)
         else:
-            self._unfinished.discard(job.name)
-            self._settler.look_again()
-            self._release(job)
+            self._end_copy(job)
         self._on_move()
+
+    def _end_copy(self, job: TableJob) -> None:
+        """A table is in sync."""
+        self._unfinished.discard(job.name)
+        self._settler.look_again()
+        self._release(job)
 
     def _on_move(self) -> None:
         self._moved.set()

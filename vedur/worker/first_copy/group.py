@@ -15,7 +15,8 @@ from functools import partial
 from typing import Generic
 
 from vedur.clock import Clock
-from vedur.errors import CopyAbandoned, CopyMustWait
+from vedur.errors import CopyAbandoned
+from vedur.worker.first_copy.bundle import Bundle
 from vedur.worker.first_copy.context import (
     CopySetup,
     CopySource,
@@ -26,11 +27,15 @@ from vedur.worker.first_copy.context import (
 )
 from vedur.worker.first_copy.table import SnapshotLoad
 
-#: So many small tables are loaded by one job.
-_TOGETHER = 32
+#: So many tables are loaded together, of so many slices' bytes in all: a table that is being copied
+#: is incomplete, and all of them are at the same time.
+_TOGETHER = 64
+_TOGETHER_SLICES = 3
 
 #: Hears that a table is loaded, or why not; `CopyAbandoned` where nobody wants it any more.
 Loaded = Callable[[TableJob, Exception | None], None]
+#: Hears of several that are loaded.
+LoadedTogether = Callable[[Sequence[TableJob]], None]
 
 
 @dataclass(eq=False)
@@ -56,19 +61,21 @@ class Groups(Generic[PlanT]):
         clock: Clock,
         threads: Threads,
         loaded: Loaded,
+        loaded_together: LoadedTogether,
     ) -> None:
         self.setup = setup
         self.loader = loader
         self.clock = clock
         self._threads = threads
         self._loaded = loaded
+        self._loaded_together = loaded_together
         self._lock = threading.Lock()
         self._groups: set[_Group[PlanT]] = set()
         self._lanes = 0  # of all groups
 
     @property
     def lanes(self) -> int:
-        """Tables, or small tables together, that are being loaded."""
+        """Tables, or bundles of them, that are being loaded."""
         with self._lock:
             return self._lanes
 
@@ -99,7 +106,12 @@ class Groups(Generic[PlanT]):
         """Take the snapshot and keep it until the lanes have loaded all tables."""
         try:
             with SnapshotLoad(self.setup, self.loader, source, self.clock) as group.load:
-                group.load.open(group.jobs)
+                for job, reason in group.load.open(group.jobs):
+                    job.started = True
+                    group.waiting.remove(job)
+                    self._loaded(job, reason)
+                if not group.waiting:
+                    return
                 with self._lock:
                     self._groups.add(group)
                     for _ in range(group.lanes):
@@ -121,7 +133,7 @@ class Groups(Generic[PlanT]):
             while jobs := self._next_jobs(group):
                 assert group.load is not None
                 if len(jobs) > 1:
-                    self._load_together(group.load, jobs)
+                    self._load_together(group, group.load, jobs)
                 else:
                     self._load_one(group.load, jobs[0])
         except BaseException as error:  # the group's thread raises it
@@ -131,7 +143,7 @@ class Groups(Generic[PlanT]):
                 self._end_lane(group)
 
     def _next_jobs(self, group: _Group[PlanT]) -> list[TableJob]:
-        """Take the next table, or the next small ones together.
+        """Take the next table, or the next ones that can be loaded together.
 
         Returns none, and the lane ends, where no table waits or there are more lanes than allowed.
         """
@@ -141,11 +153,13 @@ class Groups(Generic[PlanT]):
                 self._end_lane(group)
                 return []
             jobs = [group.waiting.popleft()]
-            if jobs[0].small:
-                more = [j for j in group.waiting if j.small][: _TOGETHER - 1]
-                for job in more:
-                    group.waiting.remove(job)
-                jobs += more
+            if jobs[0].bundled:
+                room = _TOGETHER_SLICES * self.loader.bundle_bytes - jobs[0].size
+                for job in [j for j in group.waiting if j.bundled]:
+                    if job.size <= room and len(jobs) < _TOGETHER:
+                        group.waiting.remove(job)
+                        jobs.append(job)
+                        room -= job.size
             return jobs
 
     def _end_lane(self, group: _Group[PlanT]) -> None:
@@ -159,37 +173,29 @@ class Groups(Generic[PlanT]):
         if job.cancelled:
             self._loaded(job, CopyAbandoned())
             return
-        job.small = False  # with none to be loaded with
+        job.small = False
         try:
-            load.load(job)
+            load.load(job, begun=job.begun)
         except Exception as error:  # Spark may fail in ways of its own
             self._loaded(job, error)
         else:
             self._loaded(job, None)
 
-    def _load_together(self, load: SnapshotLoad[PlanT], jobs: list[TableJob]) -> None:
-        wanted = []
+    def _load_together(
+        self, group: _Group[PlanT], load: SnapshotLoad[PlanT], jobs: list[TableJob]
+    ) -> None:
         for job in jobs:
             job.started = True
-            if job.cancelled:
-                self._loaded(job, CopyAbandoned())
-            else:
-                wanted.append(job)
-        alone: list[TableJob] = []
-        reported: set[str] = set()
-
-        def done(job: TableJob, error: Exception | None) -> None:
-            reported.add(job.name)
-            if isinstance(error, CopyMustWait):
-                alone.append(job)
-            else:
-                self._loaded(job, error)
-
         try:
-            load.load_together(wanted, done)
+            loaded = Bundle(load, load.snapshot).run([job for job in jobs if not job.cancelled])
         except Exception as error:  # Spark may fail in ways of its own
-            for job in wanted:
-                if job.name not in reported:
-                    self._loaded(job, error)
-        for job in alone:
-            self._load_one(load, job)
+            for job in jobs:
+                self._loaded(job, error)
+            return
+        self._loaded_together(loaded)
+        done = {job.name for job in loaded}
+        with self._lock:  # what is left may have to wait: first come those that need not
+            for job in jobs:
+                if job.name not in done:
+                    job.bundled, job.begun, job.started = False, True, False
+                    group.waiting.append(job)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from vedur.catalog import TableInfo
-from vedur.catalog.tables import change_table_state
+from vedur.catalog.tables import change_table_state, change_table_states, hold_tables
 from vedur.clock import Clock
 from vedur.db import Database
 from vedur.errors import DatabaseError
@@ -36,30 +36,41 @@ class HandOver:
 
     def answer(self, target: Database, tables: Sequence[TableInfo], position: int) -> bool:
         """Write the worker's answers; True if it must wait at `position` for a copy."""
+        states = {t.table_name: MergeState.parse(t.merge_state) for t in tables}
+        answers = {n: answer_hand_over(state, position) for n, state in states.items()}
+        asking = [t for t in tables if answers[t.table_name] != states[t.table_name]]
+        agreed = self._agree(target, asking, position)
         wait = False
         for table in tables:
-            state = MergeState.parse(table.merge_state)
-            answer = answer_hand_over(state, position)
-            if answer != state:
-                if not self._agree(target, table, answer, position):
+            name = table.table_name
+            answer = answers[name]
+            if answer != states[name]:
+                if name not in agreed:
                     continue
-                log.debug("%s: %s", table.table_name, answer)
-                self._wake(table.table_name)
+                log.debug("%s: %s", name, answer)
+                self._wake(name)
             if must_wait(answer, position) and not self._postpone(target, table, answer):
                 wait = True
         return wait
 
-    def _agree(self, target: Database, table: TableInfo, answer: MergeState, position: int) -> bool:
-        """Write the answer, if the node still stands where this worker saw it.
+    def _agree(self, target: Database, tables: Sequence[TableInfo], position: int) -> set[str]:
+        """Write the answers, if the node still stands where this worker saw it; returns the names
+        of the tables that have one.
 
-        The lock is that of a batch's commit: another worker may be about to pass the tick.
+        The lock is that of a batch's commit: another worker may be about to pass the tick. A table
+        that somebody else has locked is answered in the next round.
         """
+        if not tables:
+            return set()
         queue = self.setup.queue
         with target.transaction():
             if lock_worker_position(target, queue) != position:
-                return False
-            snapshot = table.custom_snapshot
-            return change_table_state(target, queue, table, snapshot, str(answer)) is not None
+                return set()
+            held = hold_tables(target, queue, tables)
+            answer = str(MergeState(State.DO_SYNC, position))
+            wanted = [table for table in tables if table.table_name in held]
+            change_table_states(target, queue, wanted, answer, keep_snapshot=True)
+        return held
 
     def _postpone(self, target: Database, table: TableInfo, state: MergeState) -> bool:
         """Set a copy back that does not reach the agreed tick in time, so that other tables go on;

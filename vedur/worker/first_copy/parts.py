@@ -8,7 +8,7 @@ rows, and nothing that others have loaded need be removed. When the last part is
 builds the indexes; the others catch up after that.
 
 A part that is copied while others are in sync (added later, or copied anew) leaves the indexes
-where they are, and removes its own rows by its condition.
+where they are, and removes its own rows by its condition or part column.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from vedur.change.attrs import MAX_PARALLEL_COPY, MERGE
 from vedur.errors import CopyAbandoned, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.sql import query
-from vedur.tables.filter import written
 from vedur.tables.indexes import Part, TableDdl, build_jobs, build_part, finish_parts, parse_script
 from vedur.tables.part_rows import name_conflict, why_untold
 from vedur.threads import Pool
@@ -117,11 +116,11 @@ class SharedPlace:
 
 
 def has_left_rows(target: vdb.Database, job: TableJob) -> bool:
-    """Has a table that could be emptied rows that are not of this part, by its condition?
+    """Has a table that could be emptied rows that are not of this part, by what tells them?
 
     Parts that were removed have left them (remove-table). From here on nobody loads the table.
     """
-    condition = written(job.condition, alias="t")
+    condition = job.own
     if (
         MERGE not in job.table.attrs
         or condition is None
@@ -138,12 +137,12 @@ def remove_own_rows(target: vdb.Database, job: TableJob, place: SharedPlace) -> 
 
     The load is one transaction: an attempt that died has left nothing. Only rows that were in sync
     once (resync), that were loaded before other parts came, or whose copy was set back when they
-    were loaded, can be there, and a condition must tell them.
+    were loaded, can be there, and a condition or a part column must tell them.
     """
     dest = job.table.dest_table
     why = why_untold(target, dest)
     if not why:
-        condition = written(job.condition, alias="t")
+        condition = job.own
         words = {"dest": job.dest.quoted, "condition": condition}
         target.execute(query("copy", "remove_part").format(**words))
     elif place.me.loaded:
@@ -155,10 +154,15 @@ def remove_own_rows(target: vdb.Database, job: TableJob, place: SharedPlace) -> 
 
 
 def build_indexes(
-    setup: CopySetup, target: vdb.Database, job: TableJob, ddl: TableDdl
+    setup: CopySetup,
+    target: vdb.Database,
+    job: TableJob,
+    ddl: TableDdl,
+    connections: int | None = None,
 ) -> list[Part]:
     """Build indexes side by side, each unless it is there; returns what must follow in order, in
     the transaction that ends the work."""
+    most = connections or setup.build_connections
     first, then = build_jobs(ddl)
 
     def build(part: Part) -> None:
@@ -167,7 +171,7 @@ def build_indexes(
             build_part(db, part)
 
     if first:
-        with Pool(min(len(first), setup.build_connections)) as pool:
+        with Pool(min(len(first), most)) as pool:
             list(pool.map(build, first))
     target.execute(f"analyze {job.dest.quoted}")
     return then

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Generic
 
 from vedur import db as vdb
 from vedur.catalog import TableInfo, get_table_list
 from vedur.catalog.copy_source import quarantined_parts, unready_parts
-from vedur.catalog.quarantine import available, forget_stuck_event
+from vedur.catalog.quarantine import available, forget_stuck_event, forget_stuck_events
 from vedur.catalog.tables import (
     change_table_state,
     hold_table,
+    hold_tables,
+    is_as_seen,
     local_set_table_struct,
     missing_part,
     sharing,
@@ -27,6 +29,7 @@ from vedur.catalog.tables import (
 from vedur.clock import Clock
 from vedur.db import set_replication_role
 from vedur.errors import (
+    ConnectError,
     CopyAbandoned,
     CopyMustWait,
     DatabaseError,
@@ -37,7 +40,14 @@ from vedur.errors import (
 from vedur.failpoint import reach
 from vedur.names import parse_name
 from vedur.node.info import NodeType, get_node_info
-from vedur.node.position import read_position, register_consumer, unregister_consumer
+from vedur.node.position import (
+    read_newest_tick,
+    read_position,
+    read_worker_position,
+    register_consumer,
+    register_consumers,
+    unregister_consumer,
+)
 from vedur.sql import query
 from vedur.tables.indexes import (
     NOTHING_GONE,
@@ -49,6 +59,7 @@ from vedur.tables.indexes import (
     parse_script,
     read_ddl,
 )
+from vedur.tables.mapping import TableMap
 from vedur.tables.part_rows import name_conflict
 from vedur.worker.first_copy.columns import accept_columns, let_worker_pass
 from vedur.worker.first_copy.context import (
@@ -73,6 +84,8 @@ from vedur.worker.quarantine import QuarantinedRows, end_obsolete
 
 log = logging.getLogger(__name__)
 
+_POLL = 0.1
+
 
 @dataclass(frozen=True)
 class ProviderSnapshot:
@@ -96,9 +109,9 @@ class SnapshotLoad(Generic[PlanT]):
         self.clock = clock
         self._snapshot: ProviderSnapshot | None = None
         self._sources: dict[str, TableInfo] = {}
-        self._ticks: dict[str, int] = {}  # where each table's consumer was registered
+        self.ticks: dict[str, int] = {}  # where each table's consumer was registered
         self._present: vdb.Database | None = None  # sees the provider as it is now
-        self._planning = threading.Lock()
+        self.planning = threading.Lock()
         self._by_tick = False  # the provider is a branch, whose snapshots are ticks
         self._quarantined: set[str] = set()  # tables of which the provider has events in quarantine
         self._type = NodeType.ROOT  # of the node that is copied from
@@ -116,8 +129,11 @@ class SnapshotLoad(Generic[PlanT]):
 
     # -- steps 1 and 2: the group ---------------------------------------------------------------
 
-    def open(self, jobs: Sequence[TableJob]) -> None:
-        """Hold the queue for every table, then take the snapshot: no event falls between."""
+    def open(self, jobs: Sequence[TableJob]) -> list[tuple[TableJob, Exception]]:
+        """Hold the queue for every table, then take the snapshot: no event falls between.
+
+        Returns the tables that cannot begin now, with the reason; the others do.
+        """
         queue = self.setup.queue
         provider = vdb.connect(
             self.provider, name="provider_db", autocommit=True, application_name="vedur copy"
@@ -127,19 +143,41 @@ class SnapshotLoad(Generic[PlanT]):
             self._require_node(provider)
             self._by_tick = bool(provider.value(query("publish", "has_shown_tick"), [queue]))
             with self.setup.connect() as target:
-                for job in jobs:
-                    self._begin(target, job)
-                    self.setup.enter(target, job, Step.REGISTER)
-                    self._register(provider, target, job)
-                for job in jobs:
-                    self.setup.enter(target, job, Step.SNAPSHOT)
+                left = self._register_all(provider, target, jobs)
+                begun = [job for job in jobs if job.name not in {other.name for other, _ in left}]
+                if not begun:
+                    provider.close()
+                    return left
+                self.setup.enter_together(target, begun, Step.SNAPSHOT)
+                here = read_worker_position(target, queue) or 0
             provider.autocommit = False
-            provider.execute("set transaction isolation level repeatable read, read only")
-            self._snapshot = self._take_snapshot(provider)
+            self._snapshot = self._take_snapshot_behind(provider, here, jobs)
         except BaseException:
             provider.close()
             raise
-        self._find_small(jobs, provider)
+        self._find_small(begun, provider)
+        return left
+
+    def _register_all(
+        self, provider: vdb.Database, target: vdb.Database, jobs: Sequence[TableJob]
+    ) -> list[tuple[TableJob, Exception]]:
+        """Register the consumers of all tables; returns those that are left, with the reason."""
+        left: list[tuple[TableJob, Exception]] = []
+        for job in self._register_together(provider, target, jobs):
+            left.append((job, CopyMustWait()))
+        done = {*self.ticks, *(job.name for job, _ in left)}
+        for job in jobs:
+            if job.name in done:
+                continue
+            try:
+                self._begin(target, job)
+                self.setup.enter(target, job, Step.REGISTER)
+                self._register(provider, target, job)
+            except (VedurError, CopyAbandoned) as error:
+                if len(jobs) == 1 or isinstance(error, ConnectError):
+                    raise
+                left.append((job, error))
+        return left
 
     def _require_node(self, provider: vdb.Database) -> None:
         """Raise unless the location of another node leads to that node, and to a queue."""
@@ -149,8 +187,27 @@ class SnapshotLoad(Generic[PlanT]):
         found = info.node_name if info is not None else "no node"
         if info is None or found != self.source.node:
             raise StateError(f"the location of {self.source} leads to {found}: nothing is copied")
-        if info.node_type is NodeType.LEAF:
+        if not info.node_type.has_queue:
             raise StateError(f"{self.source} is a leaf: it has no queue to go on with")
+
+    def _take_snapshot_behind(
+        self, provider: vdb.Database, here: int, jobs: Sequence[TableJob]
+    ) -> ProviderSnapshot:
+        """Take a snapshot that has all that the worker has applied when the consumers were
+        registered, at tick `here`; waits where another node than the provider is behind.
+
+        A script that the worker runs later takes their places away. One that it has run by then
+        would not run again: the rows must have it.
+        """
+        while True:
+            if all(job.cancelled for job in jobs):
+                raise CopyAbandoned
+            provider.execute("set transaction isolation level repeatable read, read only")
+            snapshot = self._take_snapshot(provider)
+            if (read_newest_tick(provider, self.setup.queue) or 0) >= here:
+                return snapshot
+            provider.rollback()
+            self.clock.sleep(_POLL)
 
     def _take_snapshot(self, provider: vdb.Database) -> ProviderSnapshot:
         """Export the snapshot, and read in it which events are in its rows and what its tables are.
@@ -175,7 +232,8 @@ class SnapshotLoad(Generic[PlanT]):
         return ProviderSnapshot(provider, row.exported, visible)
 
     def _find_small(self, jobs: Sequence[TableJob], holder: vdb.Database) -> None:
-        """Mark tables for which a job of their own and new indexes would take longer than the rows.
+        """Mark tables that may be loaded together with others, and those for which new indexes
+        would take longer than the rows.
 
         One with indexes put aside by an earlier attempt is not among them, and none whose rows
         are kept: such a load is one transaction of its own.
@@ -186,10 +244,12 @@ class SnapshotLoad(Generic[PlanT]):
             "names": list(named),
             "schemas": [name.schema for name in named.values()],
             "tables": [name.name for name in named.values()],
-            "most": self.loader.small_bytes,
+            "most": self.loader.bundle_bytes,
         }
         for row in holder.query(query("copy", "small_tables"), asked):
-            wanted[row.name].small = True
+            job = wanted[row.name]
+            job.bundled, job.size = True, row.size
+            job.small = row.size <= self.loader.small_bytes
 
     def _begin(self, target: vdb.Database, job: TableJob) -> None:
         row = [self.setup.queue, job.name, str(job.dest)]
@@ -207,6 +267,50 @@ class SnapshotLoad(Generic[PlanT]):
             return None
         found = target.value(query("copy", "complete_snapshot"), [self.setup.queue, job.name])
         return None if found is None else str(found)
+
+    def _register_together(
+        self, provider: vdb.Database, target: vdb.Database, jobs: Sequence[TableJob]
+    ) -> list[TableJob]:
+        """Register the consumers of all tables at once, as far as that can be done; returns the
+        tables that somebody else has locked or changed.
+
+        Those whose consumer stands on another node, or whose rows are kept, are left to
+        `_register`.
+        """
+        plain = {job.consumer: job for job in jobs if not (job.in_one or job.cancelled)}
+        if len(plain) < 2:
+            return []
+        try:
+            nodes = [self.setup.queue, list(plain)]
+            for row in target.query(query("copies", "consumer_nodes"), nodes):
+                if row.provider_node != self.source.node:
+                    del plain[row.consumer_name]
+            begun = list(plain.values())
+            self.setup.start_together(target, begun)
+            self.setup.enter_together(target, begun, Step.REGISTER)
+            with target.transaction():
+                held = hold_tables(target, self.setup.queue, [job.table for job in begun])
+                names = {name: job.name for name, job in plain.items() if job.name in held}
+                ticks = self._move_consumers(provider, list(names))
+                register_consumers(target, self.setup.queue, ticks, self.source.node)
+                forget_stuck_events(target, self.setup.queue, list(names))
+                reach("copy.registered_together")
+        except VedurError as error:
+            log.debug("consumers are registered one by one: %s", error)
+            return []
+        self.ticks = {names[consumer]: tick for consumer, tick in ticks.items()}
+        return [job for job in begun if job.name not in self.ticks]
+
+    def _move_consumers(self, provider: vdb.Database, consumers: list[str]) -> dict[str, int]:
+        """Register consumers on the provider, at its newest tick; returns where they stand."""
+        asked = [self.setup.queue, consumers]
+        with provider.transaction():
+            provider.query(query("copies", "unregister_consumers"), asked)
+            provider.query(query("copies", "register_consumers"), asked)
+            if self._by_tick:
+                provider.query(query("copies", "mark_tick_copies"), asked)
+        rows = provider.query(query("copies", "consumer_ticks"), asked)
+        return {row.co_name: int(row.sub_last_tick) for row in rows}
 
     def _register(self, provider: vdb.Database, target: vdb.Database, job: TableJob) -> None:
         queue, consumer = self.setup.queue, job.consumer
@@ -228,17 +332,19 @@ class SnapshotLoad(Generic[PlanT]):
             tick = provider.value(query("copy", "consumer_tick"), [queue, consumer])
             register_consumer(target, queue, consumer, self.source.node, tick)
             forget_stuck_event(target, queue, consumer)
-        self._ticks[job.name] = int(tick)
+        self.ticks[job.name] = int(tick)
 
     # -- steps 3 to 7: one table ----------------------------------------------------------------
 
-    def load(self, job: TableJob) -> None:
-        """Everything up to catching-up, in a thread of its own."""
-        snapshot = self._snapshot
-        if snapshot is None:
-            raise CopyAbandoned
+    def load(self, job: TableJob, *, begun: bool = False) -> None:
+        """Everything up to catching-up, in a thread of its own. With `begun` others have begun it,
+        and it is given up if the table is not as they have left it."""
+        snapshot = self.snapshot
         with self.setup.connect() as target:
-            job.table = self.setup.table(target, job.name)
+            table = self.setup.table(target, job.name)
+            if begun and not is_as_seen(table, job.table):
+                raise CopyAbandoned
+            job.table = table
             done = self._loaded_before(target, job)
             if done is None:
                 done = self._fill(target, job, snapshot)
@@ -250,42 +356,14 @@ class SnapshotLoad(Generic[PlanT]):
             self._end_part(target, job, visible)
         else:
             self.setup.enter(target, job, Step.REBUILD)
-            self._rebuild(target, job, visible)
+            self.rebuild(target, job, visible)
 
-    def load_together(
-        self, jobs: Sequence[TableJob], done: Callable[[TableJob, Exception | None], None]
-    ) -> None:
-        """Take small tables up to catching-up; `done` hears of each, with the error if it failed.
-
-        They share a connection and the job that loads them. What that job did not load for any
-        reason is loaded table by table, as ever.
-        """
-        snapshot = self._snapshot
-        if snapshot is None:
+    @property
+    def snapshot(self) -> ProviderSnapshot:
+        """The snapshot of the tables; raises where none was taken."""
+        if self._snapshot is None:
             raise CopyAbandoned
-        with self.setup.connect() as target:
-            ready: list[tuple[TableJob, PlanT]] = []
-            for job in jobs:
-                try:
-                    job.table = self.setup.table(target, job.name)
-                    ready.append((job, self._prepare(target, job, snapshot)))
-                except Exception as error:
-                    done(job, error)
-            plans = [plan for _, plan in ready]
-            if len(plans) > 1:
-                names = snapshot.exported, snapshot.visible
-                self.loader.load_together(
-                    self.provider, target, *names, plans,
-                    lambda: all(job.cancelled for job, _ in ready),
-                )  # fmt: skip
-            for job, plan in ready:
-                try:
-                    visible = self._load(target, job, plan, snapshot)
-                    self._end(target, job, visible)
-                except Exception as error:
-                    done(job, error)
-                else:
-                    done(job, None)
+        return self._snapshot
 
     def _fill(self, target: vdb.Database, job: TableJob, snapshot: ProviderSnapshot) -> str:
         plan = self._prepare(target, job, snapshot)
@@ -294,16 +372,16 @@ class SnapshotLoad(Generic[PlanT]):
     def _prepare(self, target: vdb.Database, job: TableJob, snapshot: ProviderSnapshot) -> PlanT:
         """Steps 3 to 5: the table is empty, and its slices are written down."""
         self.setup.enter(target, job, Step.IN_COPY)
-        source = self._source_of(job)
-        self._set_state(target, job, None, State.IN_COPY)
+        self.require_source(job)
+        with target.transaction():
+            self._set_state(target, job, None, State.IN_COPY)
+            self._require_place(target, job)
         self.setup.enter(target, job, Step.STRIP)
-        self._drop_fkeys(target, job)
-        plan = self._plan(target, job, snapshot, source)
+        self.drop_fkeys(target, job)
+        plan = self._plan(target, job, snapshot)
         if plan.only_source:
-            if job.small:
-                raise CopyMustWait
             let_worker_pass(self.setup, job, target, snapshot.visible, self.clock, plan)
-            plan = self._plan(target, job, snapshot, source)
+            plan = self._plan(target, job, snapshot)
             accept_columns(self.setup, job, plan)
         self._require_sound(job, plan, snapshot)
         self._strip(target, job, plan, snapshot)
@@ -328,12 +406,14 @@ class SnapshotLoad(Generic[PlanT]):
                  rows / seconds)  # fmt: skip
         return snapshot.visible
 
-    def _plan(
-        self, target: vdb.Database, job: TableJob, snapshot: ProviderSnapshot, source: TableInfo
-    ) -> PlanT:
-        with self._planning:  # one connection, several tables
-            mapping = replace(job.table.mapping_from(source), keeps_rows=job.in_one)
+    def _plan(self, target: vdb.Database, job: TableJob, snapshot: ProviderSnapshot) -> PlanT:
+        with self.planning:  # one connection, several tables
+            mapping = self.map_table(job)
             return self.loader.plan(snapshot.holder, target, self.setup.queue, mapping)
+
+    def map_table(self, job: TableJob) -> TableMap:
+        """Return how a table is to be copied, from the provider's name for it to the one here."""
+        return replace(job.table.mapping_from(self._sources.get(job.name)), keeps_rows=job.in_one)
 
     def _require_sound(self, job: TableJob, plan: PlanT, snapshot: ProviderSnapshot) -> None:
         """Raise unless the snapshot was there all along, and the table is what it was in it.
@@ -342,27 +422,34 @@ class SnapshotLoad(Generic[PlanT]):
         lock keeps it away: the production's DDL must not wait for a copy of hours. Tasks look at
         the file of each slice under a lock; here partitions and columns count too.
         """
-        with self._planning:
-            try:
-                snapshot.holder.value(query("copy", "holder_alive"))
-            except DatabaseError as error:
-                raise StateError(
-                    f"the session that keeps the snapshot of the copy on {self.source} has ended: "
-                    f"the copy begins anew ({error.message})"
-                ) from error
-            if self._present is None or self._present.closed:
-                self._present = vdb.connect(
-                    self.provider, name="provider_db", autocommit=True,
-                    application_name="vedur copy",
-                ).without_timeouts()  # fmt: skip
-            same = self.loader.unchanged(self._present, plan)
+        with self.planning:
+            same = self.loader.unchanged(self.see_present(snapshot), plan)
         if not same:
             raise TableChanged(
                 f'table "{job.name}" was rewritten, altered or truncated on {self.source} since '
                 "its copy began: its copy begins anew"
             )
 
-    def _source_of(self, job: TableJob) -> TableInfo:
+    def see_present(self, snapshot: ProviderSnapshot) -> vdb.Database:
+        """Return a connection that sees the provider as it is now, for those who have `planning`.
+
+        Raises unless the session that keeps the snapshot is still there.
+        """
+        try:
+            snapshot.holder.value(query("copy", "holder_alive"))
+        except DatabaseError as error:
+            raise StateError(
+                f"the session that keeps the snapshot of the copy on {self.source} has ended: "
+                f"the copy begins anew ({error.message})"
+            ) from error
+        if self._present is None or self._present.closed:
+            self._present = vdb.connect(
+                self.provider, name="provider_db", autocommit=True, application_name="vedur copy"
+            ).without_timeouts()
+        return self._present
+
+    def require_source(self, job: TableJob) -> TableInfo:
+        """Return the provider's row of a table; raises where it cannot be copied from there."""
         source = self._sources.get(job.name)
         where = self.source
         if source is None or not source.ready:
@@ -402,7 +489,13 @@ class SnapshotLoad(Generic[PlanT]):
             raise CopyAbandoned  # another registration, or a resync: another copy begins
         job.table = moved
 
-    def _drop_fkeys(self, target: vdb.Database, job: TableJob) -> None:
+    def _require_place(self, target: vdb.Database, job: TableJob) -> None:
+        """Raise if the copy has lost its place: a script ran since its consumer was registered."""
+        at = read_position(target, self.setup.queue, job.consumer)
+        if at != self.ticks.get(job.name, at):
+            raise CopyAbandoned
+
+    def drop_fkeys(self, target: vdb.Database, job: TableJob) -> None:
         """One by one, as each locks two tables; what is dropped waits in pending_fkeys."""
         for fkey in find_table_fkeys(target, str(job.dest)):
             with target.transaction():
@@ -434,7 +527,7 @@ class SnapshotLoad(Generic[PlanT]):
                 spread = job.table.mapping.partitions
                 # partitions that are made meanwhile get their indexes from the table
                 if job.table.dropped_ddl or not (job.small or spread):
-                    self._strip_indexes(target, job)
+                    self.strip_indexes(target, job)
                 self.setup.enter(target, job, Step.TRUNCATE)
                 self._require_own_rows(target, job)
                 relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
@@ -453,7 +546,7 @@ class SnapshotLoad(Generic[PlanT]):
             # (of this part it was read before its slices were planned anew)
             place = replace(SharedPlace.read(target, self.setup.queue, job), me=place.me)
             if not place.ready:  # parts that are replayed need the indexes
-                self._strip_indexes(target, job)
+                self.strip_indexes(target, job)
             if self.setup.table(target, job.name).dropped_ddl is None:
                 script = TableDdl((NOTHING_GONE,)).script()
                 local_set_table_struct(target, self.setup.queue, job.name, script)
@@ -508,7 +601,7 @@ class SnapshotLoad(Generic[PlanT]):
                 "--skip-truncate or --expect-sync"
             )
 
-    def _strip_indexes(self, target: vdb.Database, job: TableJob) -> None:
+    def strip_indexes(self, target: vdb.Database, job: TableJob) -> None:
         relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
         if not relation.owned:
             log.warning('%s: indexes stay during the copy, "%s" belongs to another role',
@@ -525,10 +618,17 @@ class SnapshotLoad(Generic[PlanT]):
         script = stored.merge(gone).script()
         local_set_table_struct(target, self.setup.queue, job.name, script)
 
-    def _rebuild(self, target: vdb.Database, job: TableJob, visible: str) -> None:
+    def rebuild(
+        self,
+        target: vdb.Database,
+        job: TableJob,
+        visible: str,
+        *,
+        connections: int | None = None,
+    ) -> None:
         """Indexes side by side, then constraints with the change of state in one transaction."""
         ddl = parse_script(self.setup.table(target, job.name).dropped_ddl) or TableDdl(())
-        then = build_indexes(self.setup, target, job, ddl)
+        then = build_indexes(self.setup, target, job, ddl, connections)
         relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
         with target.transaction():
             if not hold_table(target, self.setup.queue, job.table):
@@ -558,7 +658,7 @@ class SnapshotLoad(Generic[PlanT]):
         queue = self.setup.queue
         loaded = target.value(query("copy", "copied_snapshot"), [queue, job.name])
         at = read_position(target, queue, job.consumer)
-        if loaded != visible or at != self._ticks.get(job.name, at):
+        if loaded != visible or at != self.ticks.get(job.name, at):
             raise StateError(f'the copy of table "{job.name}" was begun anew by another session')
 
 

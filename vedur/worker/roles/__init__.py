@@ -1,7 +1,7 @@
 """What a worker does in a round, by the place of its node in the cascade.
 
-`role.py` is the contract with the loop. What a batch needs for a role (a branch's queue, a combined
-queue) is given to its runner by `WorkerProcess._make_runner` in `ops/processes/worker.py`.
+`role.py` is the contract with the loop. The queue that a role passes batches on to is chosen in
+`worker/own_queue.py`. `reign.py` is no role: there a root asks whether it still is the root.
 CONTRIBUTING.md says how a role is added.
 """
 
@@ -23,6 +23,12 @@ _NOT_COMBINED = (
     "combined queue), or drop-node this one and create a leaf without --merge"
 )
 
+#: The role of a node by its type; a type that is missing here is refused, never a leaf.
+_ROLES: dict[NodeType, type[Role]] = {
+    NodeType.ROOT: RootRole,
+    NodeType.BRANCH: BranchRole,
+    NodeType.LEAF: LeafRole,
+}
 
 #: The role of a part, by what its node of the combined queue is.
 _PARTS: dict[str | None, type[Role]] = {
@@ -33,12 +39,8 @@ _PARTS: dict[str | None, type[Role]] = {
 
 def choose_role(state: WorkerState) -> type[Role]:
     """Choose the role of a node's worker; raises where Vedur has none for it. Pure."""
-    if state.node_type is NodeType.ROOT:
-        return RootRole
-    if state.combined_queue is not None:
+    if state.combined_queue is not None and state.node_type is not NodeType.ROOT:
         if state.combined_type not in _PARTS:
             raise StateError(_NOT_COMBINED.format(queue=state.combined_queue))
         return _PARTS[state.combined_type]
-    if state.node_type is NodeType.BRANCH:
-        return BranchRole
-    return LeafRole
+    return _ROLES[state.node_type]

@@ -65,8 +65,8 @@ class BranchRole(LeafRole):
 
     @property
     def _branch(self) -> BranchQueue:
-        branch = self._runner.branch if self._runner is not None else None
-        if branch is None:
+        branch = self._runner.own_queue if self._runner is not None else None
+        if not isinstance(branch, BranchQueue):
             raise StateError("BUG: the runner of a branch passes nothing on")
         return branch
 

@@ -15,7 +15,6 @@ from vedur.handlers.registry import require_handlers
 from vedur.node import WorkerState, get_node_info, get_worker_state
 from vedur.node.endpoint import Endpoint
 from vedur.node.epoch import check_epoch, take_reigns
-from vedur.node.info import NodeType
 from vedur.node.position import (
     Fit,
     Place,
@@ -76,9 +75,8 @@ class LeafRole(Role):
     def do_round(self, target: Database, state: WorkerState) -> bool:
         """Let first copies go on, then apply one batch."""
         worker, queue = self.worker, self.worker.queue
-        passes_on = state.node_type is NodeType.BRANCH or state.combined_queue is not None
         if worker.on_alive is not None:  # a start that cannot work fails before Spark is waited for
-            require_handlers(get_table_list(target, queue), passes_on=passes_on)
+            require_handlers(get_table_list(target, queue), passes_on=state.passes_on)
         provider = self._open_provider(state)
         if self.has_lost_spark(thorough=False):
             raise EngineLost  # also where there is nothing to do: first copies need it, too
@@ -92,7 +90,7 @@ class LeafRole(Role):
         # The hold first: whoever held the worker may have changed what the tables are.
         hold = self._read_hold(target, state)
         tables = get_table_list(target, queue)
-        require_handlers(tables, passes_on=passes_on)
+        require_handlers(tables, passes_on=state.passes_on)
         if worker.copies is not None and worker.copies.advance(
             target, provider.endpoint.connstr, self._to_copy(target, tables), state.completed_tick
         ):
@@ -112,6 +110,11 @@ class LeafRole(Role):
         provider.verified = batch.tick
         self._stats.worked(log, done, began, worker.clock.monotonic())
         return True
+
+    def rest(self, target: Database, state: WorkerState) -> None:
+        """Let go of the Spark task that waits for batches."""
+        if self._runner is not None:
+            self._runner.applier.rest()
 
     # -- parts of a round -----------------------------------------------------------------------
 
@@ -291,7 +294,7 @@ class Provider:
         except BaseException:
             db.close()
             raise
-        is_branch = info is not None and info.node_type is NodeType.BRANCH
+        is_branch = info is not None and info.is_branch
         return cls(endpoint, db, listener, subscription, is_branch)
 
     def close(self) -> None:

@@ -69,6 +69,12 @@ def require_whole(tables: TableSet, combined: str) -> None:
                 "applied; remove-table it here, and add it again without a handler"
             )
         mapping = table.mapping
+        if mapping.part is not None:
+            raise StateError(
+                f'table "{table.table_name}" has part column "{mapping.part.name}" here, which the '
+                f'changes that go on into combined queue "{combined}" do not bring: nothing is '
+                "applied; remove-table it here, and add it again without --part-column"
+            )
         if mapping.condition or mapping.columns is not None:
             part = "some rows" if mapping.condition else "some columns"
             raise StateError(

@@ -11,7 +11,14 @@ from vedur.worker.context import WorkerContext
 
 
 class Role(ABC):
-    """One node's work; keeps its connections from round to round."""
+    """One node's work; keeps its connections from round to round.
+
+    A round owes the set four things. It says `worker.say_alive()` once it has found that it can
+    work, or the start of a daemon never returns. It reports the lowest tick that this node and all
+    below it need, or the provider's queue never rotates. A role that completes no batch clears the
+    node's error itself, since only a position that is written does so otherwise. And where the
+    node has changed meanwhile (StaleStage), another round looks again.
+    """
 
     #: Rounds follow each other after so many times `loop_delay`.
     pace: ClassVar[int] = 1
@@ -24,7 +31,7 @@ class Role(ABC):
         """Do one piece of work; True if the next round should follow at once."""
 
     def rest(self, target: Database, state: WorkerState) -> None:
-        """Do what must be done even while the worker is paused."""
+        """Do what must be done even while the worker is paused; called in each of its rounds."""
         return
 
     @property

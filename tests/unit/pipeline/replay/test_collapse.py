@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedur.change.event import Event
-from vedur.change.net import STEP, Kind
+from vedur.change.event import STEP, Event, Kind
 from vedur.change.snapshot import Snapshot
 from vedur.pipeline.replay.collapse import Collapser
 from vedur.tables.mapping import TableSpec, TargetColumn
@@ -30,7 +29,7 @@ def simulate(run: list[Kind], row: str | None) -> str | None:
 
 
 def effect(kind: str, row: str | None, last: str) -> str | None:
-    """The table in vedur/change/net.py."""
+    """The table in vedur/change/event.py."""
     missing, exists = {
         "I": (last, ERROR),
         "U": (None, last),
@@ -176,3 +175,19 @@ def test_events_that_do_not_name_their_table_where_readers_look_keep_their_order
     buffers, logged = collapser.take()
     assert [(e.ev_id, e.ev_extra1) for e in logged] == [(2, "public.t"), (3, "public.t")]
     assert not buffers
+
+
+def test_an_update_behind_a_delete_finds_no_row_and_counts() -> None:
+    """Also where the delete is the first that is known of the key."""
+    spec = TableSpec(
+        "public.t", '"public"."t"', "stage",
+        (TargetColumn("id", "integer", canonical=True), TargetColumn("v", "text")),
+        unique_keys=(frozenset(("id",)),),
+    )  # fmt: skip
+    kind = '{{"op":"{}","table":["public","t"],"pkey":["id"]}}'
+    for before in ([], ["INSERT"]):
+        collapser = Collapser({"public.t": spec}, frozenset(), None)
+        for number, op in enumerate([*before, "DELETE", "UPDATE"]):
+            collapser.add_row(str(number), "7", kind.format(op), '{"id":1,"v":"x"}', "public.t")
+        (buffer,) = collapser.take()[0].values()
+        assert buffer.noop == 1

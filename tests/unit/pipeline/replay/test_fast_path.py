@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vedur.change.copytext import fields, line
+from vedur.change.formats import fields, line
 from vedur.errors import StateError
 from vedur.pipeline.replay.collapse import Collapser
 from vedur.pipeline.replay.fast_path.rows import FastReader

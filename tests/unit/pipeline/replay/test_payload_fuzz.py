@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from vedur.change.copytext import fields, line
+from vedur.change.formats import fields, line
 from vedur.clock import SYSTEM
 from vedur.pipeline.replay.collapse import Collapser
 from vedur.pipeline.replay.fast_path.rows import FastReader
@@ -263,8 +263,13 @@ class Way:
         }
 
     def effect(self) -> dict[Any, Any]:
-        """By key what all chunks together come to; a truncate empties what came before it."""
+        """By key what all chunks together come to; a truncate empties what came before it.
+
+        As the server folds them (`STEP`): an insert where a chunk before it has left a row is the
+        conflict that one run over both would have found itself.
+        """
         found: dict[Any, Any] = {}
+        kinds: dict[Any, str] = {}
         for chunk in self.chunks:
             for name, first, _, kind, shape, *values in chunk:
                 if int(first) < self.collapser.truncates.get(name, 0):
@@ -275,8 +280,14 @@ class Way:
                 names = [c.name for c in spec.stage_columns]
                 told = self.shapes.get(int(shape), ())
                 row = {n: v for n, v in zip(names, values, strict=True) if n in told}
-                before = found.get(key) if kind == "U" else None
-                found[key] = None if kind in "DN" else {**(before or {}), **row}
+                before = kinds.get(key, "")
+                if "X" in (kind, before) or (before in ("I", "P") and kind in "IN"):
+                    kinds[key], found[key] = "X", "conflict"
+                elif kind == "U" and before:
+                    if before not in "DN":  # an update that finds no row does nothing
+                        found[key] = {**found[key], **row}
+                else:
+                    kinds[key], found[key] = kind, None if kind in "DN" else row
         return found
 
 
@@ -350,6 +361,10 @@ def fuzz(seconds: float, largest: int) -> None:
 
 def test_a_few_seconds_of_random_payloads() -> None:
     fuzz(SHORT_SECONDS, 3_000)
+
+
+def test_a_conflict_that_is_cut_by_a_flush_is_the_same_conflict() -> None:
+    named(707960559956, 3_000)
 
 
 @pytest.mark.long

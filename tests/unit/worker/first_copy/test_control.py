@@ -37,7 +37,17 @@ def test_the_worker_waits_for_a_copy_only_so_long(monkeypatch: pytest.MonkeyPatc
         moves.append(state)
         return replace(seen, merge_state=state)
 
+    def change_all(
+        db: Any, queue: str, held: Any, state: str, *, keep_snapshot: bool
+    ) -> list[TableInfo]:
+        assert keep_snapshot
+        return [change(db, queue, table, table.custom_snapshot, state) for table in held]
+
     hand_over_module = "vedur.worker.first_copy.hand_over"
+    monkeypatch.setattr(f"{hand_over_module}.change_table_states", change_all)
+    monkeypatch.setattr(
+        f"{hand_over_module}.hold_tables", lambda db, queue, seen: {t.table_name for t in seen}
+    )
     monkeypatch.setattr(f"{hand_over_module}.change_table_state", change)
     # the node still stands where the worker saw it
     monkeypatch.setattr(f"{hand_over_module}.lock_worker_position", lambda db, queue: 7)
@@ -71,6 +81,8 @@ def test_a_part_says_now_and_then_for_whom_it_waits(
     ]
     monkeypatch.setattr("vedur.worker.first_copy.control.read_parts", lambda db, dest: parts)
     monkeypatch.setattr(Copying, "_is_loaded", lambda *_, **__: False)
+    shown: list[str] = []  # what is written for `status`
+    monkeypatch.setattr(CopySetup, "wait", lambda _setup, _db, _table, what: shown.append(what))
     clock, nothing = cast(Any, MagicMock()), cast(Any, None)
     copying = Copying(CopySetup("s5", "job", "dbname=x"), nothing, nothing, clock)
     caplog.set_level("INFO", "vedur")
@@ -93,3 +105,5 @@ def test_a_part_says_now_and_then_for_whom_it_waits(
              '(node "s4_root")')]  # fmt: skip
     assert said(302.0, crowded) == told
     assert said(602.0, crowded) == told
+    queues = ("s2", "s2", "s4", "s4")
+    assert shown == [f'wait for table "public.t" of queue "{q}" (node "{q}_root")' for q in queues]

@@ -8,12 +8,15 @@ values, other columns, other formats) take the slow path through `Collapser.add_
 them. Both paths stage the same: tests compare them on random payloads.
 
     by column   Block -> TableRows -> PatternRows -> Piece -> Waiting -> NetChanges -> CSV
+    handled     the same, but PatternRows show values to the table's handler (`made`)
     by pattern  Block -> TableRows -> text -> Entry with a payload -> CSV
     slow path   Block -> TableRows -> text -> Entry with values -> COPY text
 
 Who owns what: `FastReader` (`rows`) reads and decides which of the three ways a row takes. The
 `TableBuffer` of a table (`pipeline/replay/collapse`) owns all that was gathered for it, and is
-changed by its own methods only. The `Collapser` owns the buffers and counts events and bytes.
+changed by its own methods only. The `Collapser` owns the buffers and counts events and bytes. Rows
+of a table with a function over rows (`vedur/tables/row_function.py`) go by column or take the slow
+path, which shows them to the function, too: nothing waits or is an entry that it has not seen.
 
 Terms:
 
@@ -33,7 +36,7 @@ waiting       pieces of one pattern that came after all entries of their table; 
               together when the buffer is written
 entry         the net change of one key so far, as a Python object
 net changes   waiting rows that were collapsed: one row per key, all of one kind
-kind          what a net change does to its row, see `vedur/change/net.py`
+kind          what a net change does to its row, see `vedur/change/event.py`
 part          what one task writes for one table at one time; a key is in it at most once
 slow path     decoding an event by itself, and staging its values as COPY text
 """

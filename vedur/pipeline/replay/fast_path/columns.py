@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vedur.change.net import Kind
+from vedur.change.event import Kind
+from vedur.pipeline.replay.fast_path.made import MadePayloads
 from vedur.pipeline.replay.fast_path.payload import (
     Numbers,
     Pattern,
@@ -44,11 +45,12 @@ ROW_BYTES, VALUE_BYTES = 60, 8
 _AT_ONCE = 20_000
 #: The fields of a row: number, transaction, retries, extra fields, type, table, payload.
 FIELDS = 7
-_RETRIES, _DATA = 2, 6
+NUMBER, _RETRIES, DATA = 0, 2, 6
 #: Operations and kinds as bytes, as arrays have them; no operation is known for `_UNKNOWN`.
 _INSERT, _UPDATE, _DELETE = (ord(kind.value) for kind in (Kind.INSERT, Kind.UPDATE, Kind.DELETE))
 _UNKNOWN = ord("-")
 
+Operations = np.ndarray[Any, np.dtype[np.uint8]]
 #: Operation, event number, payload and key of one row.
 PayloadRow = tuple[Kind, str, str, Any]
 
@@ -72,24 +74,29 @@ class Block:
         """Divide the rows by table; those of a table stay in order."""
         if not self.count:
             return []
-        # Everything between the transaction and the payload is one text: few different ones occur.
-        heads = self.fields(np.arange(self.count), _RETRIES, _DATA).dictionary_encode()
-        codes = heads.indices.to_numpy(zero_copy_only=False)
-        parts = [head.decode().split("\t") for head in heads.dictionary.to_pylist()]
+        codes, heads = self.heads()
         number_of: dict[str, int] = {}
-        numbers = [number_of.setdefault(part[-1], len(number_of)) for part in parts]
+        numbers = [number_of.setdefault(table, len(number_of)) for _, table in heads]
         # Small integers are sorted in a fraction of the time.
         table_of = np.array(numbers, np.min_scalar_type(len(number_of)))[codes]
         order = np.argsort(table_of, kind="stable")
         borders = np.searchsorted(table_of[order], np.arange(len(number_of) + 1))
-        # A row that was retried, has extra fields or a type with escapes matches no pattern.
-        types = [
-            kind if not (retries or extra or "\\" in kind) else ""
-            for retries, extra, kind, _ in parts
-        ]
+        types = [kind for kind, _ in heads]
         return [
             TableRows(self, table, order[borders[at] : borders[at + 1]], types, codes)
             for table, at in number_of.items()
+        ]
+
+    def heads(self) -> tuple[Numbers, list[tuple[str, str]]]:
+        """Return for each row a code, and for each code the type and the table; no type where a row
+        was retried, has extra fields or a type with escapes: it matches no pattern."""
+        # Everything between the transaction and the payload is one text: few different ones occur.
+        heads = self.fields(np.arange(self.count), _RETRIES, DATA).dictionary_encode()
+        codes: Numbers = heads.indices.to_numpy(zero_copy_only=False)
+        parts = [head.decode().split("\t") for head in heads.dictionary.to_pylist()]
+        return codes, [
+            (kind if not (retries or extra or "\\" in kind) else "", table)
+            for retries, extra, kind, table in parts
         ]
 
     def fields(self, rows: Numbers, first: int, end: int = 0) -> pa.LargeBinaryArray:
@@ -138,6 +145,7 @@ class TableRows:
         """Return which rows from `at` on match a pattern; split once for all later calls."""
         known = self._matched.get(id(pattern))
         if known is None:
+            pattern.learn_types(lambda: [self.types[code] for code in np.unique(self.codes[at:])])
             known = self._matched[id(pattern)] = PatternRows(at, pattern, self)
         return known
 
@@ -150,23 +158,29 @@ class PatternRows:
         self.pattern = pattern
         self._types = rows.types
         self._codes = rows.codes[at:]
-        self._ids = rows.block.fields(rows.rows[at:], 0)
-        self._alike, self._payloads = pattern.layout.split(rows.block.fields(rows.rows[at:], _DATA))
-        #: For each row how many rows before it match: its place in `_payloads`.
-        self._places = np.concatenate((np.zeros(1, np.int64), np.cumsum(self._alike)))
-        beside = ROW_BYTES + VALUE_BYTES * len(pattern.shape.names)
-        self._sizes = np.cumsum(rows.block.sizes(rows.rows[at:]) + beside)
+        self._ids = rows.block.fields(rows.rows[at:], NUMBER)
         self._types_known = -1
         self._breaks = np.zeros(0, np.int64)
-        self._ops = np.zeros(0, np.uint8)
+        self._ops = self._read_ops()
+        data = rows.block.fields(rows.rows[at:], DATA)
+        self._alike, self._payloads = pattern.split(data, self._ops != _UNKNOWN)
+        #: For each row how many rows before it match: its place in `_payloads`.
+        self._places = np.concatenate((np.zeros(1, np.int64), np.cumsum(self._alike)))
+        beside = ROW_BYTES + VALUE_BYTES * len(pattern.layout.names) + self._payloads.size
+        self._sizes = np.cumsum(rows.block.sizes(rows.rows[at:]) + beside)
+
+    def _read_ops(self) -> Operations:
+        """The operation of each row, as far as they are known by now."""
+        ops = self.pattern.ops
+        known = [ord(ops[t].value) if t in ops else _UNKNOWN for t in self._types]
+        return np.array(known, np.uint8)[self._codes]
 
     def run_length(self, at: int) -> int:
         """Return how many rows from `at` on are a run."""
         ops = self.pattern.ops
         if len(ops) != self._types_known:  # a type that was not known before may be now
             self._types_known = len(ops)
-            known = [ord(ops[t].value) if t in ops else _UNKNOWN for t in self._types]
-            self._ops = np.array(known, np.uint8)[self._codes]
+            self._ops = self._read_ops()
             self._breaks = np.flatnonzero(~self._alike | (self._ops == _UNKNOWN))
         here = at - self.at
         place = int(np.searchsorted(self._breaks, here))
@@ -199,8 +213,8 @@ class Piece:
 
     pattern: Pattern
     ids: pa.LargeBinaryArray
-    payloads: Payloads
-    ops: np.ndarray[Any, np.dtype[np.uint8]]
+    payloads: Payloads | MadePayloads
+    ops: Operations
     size: int = 0
 
     def __len__(self) -> int:
@@ -227,15 +241,18 @@ class Piece:
         return zip(ops, ids, data, plain, strict=True)
 
     def chosen(self, which: Numbers) -> Piece:
-        """Return some of its rows, by their places."""
+        """Return some of its rows, by their places, which must ascend."""
+        if len(which) == len(self):
+            return self
         ids = self.ids.take(pa.array(which))
         return Piece(self.pattern, ids, self.payloads.rows(which), self.ops[which])
 
-    def lines(self, columns: Sequence[int]) -> Iterator[tuple[pa.Array, pa.Array]]:
-        """Yield event numbers, and the values of some columns as CSV, so many rows at a time."""
+    def parts(self, columns: Sequence[int]) -> Iterator[tuple[pa.Array, list[pa.Array]]]:
+        """Yield event numbers, and what makes lines of CSV once commas are put between, so many
+        rows at a time."""
         for at in range(0, len(self), _AT_ONCE):
             some = slice(at, at + _AT_ONCE)
-            yield self.ids[some], self.payloads.rows(some).lines(columns)
+            yield self.ids[some], self.payloads.rows(some).parts(columns)
 
 
 _KINDS = {ord(kind.value): kind for kind in (Kind.INSERT, Kind.UPDATE, Kind.DELETE)}
@@ -360,10 +377,10 @@ class NetChanges:
         marks = f"{self.kind.value},{self.shape_id}".encode()
         at = 0
         for piece in self.pieces:
-            for lasts, values in piece.lines(self._values):
+            for lasts, values in piece.parts(self._values):
                 firsts = self.firsts.slice(at, len(lasts))
                 at += len(lasts)
-                lines = join_columns(b",", head, firsts, lasts, marks, values)
+                lines = join_columns(b",", head, firsts, lasts, marks, *values)
                 data, offsets = bytes_and_offsets(lines)
                 # Each line begins with a line break: the first one's is dropped, the last gets one.
                 yield data[int(offsets[0]) + 1 : int(offsets[-1])].tobytes() + b"\n"

@@ -15,23 +15,27 @@ where a block has one table; with a column of text for each value it was 1.29 an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vedur.change.net import Kind
+from vedur.change.event import Kind
 from vedur.pipeline.replay.shape import Shape
 from vedur.tables.mapping import TableSpec
+
+if TYPE_CHECKING:
+    from vedur.pipeline.replay.fast_path.made import MadePayloads
 
 _QUOTE, _COLON, _BACKSLASH = b'":\\'
 #: For each bit of a 64-bit word a mask of the bits below it.
 _BELOW = np.array([(1 << bit) - 1 for bit in range(64)], "<u8")
-_LITERALS = {"any": (b"null",), "boolean": (b"null", b"true", b"false")}
+_SWITCH = (b"null", b"true", b"false")
+_LITERALS = {"any": (b"null",), "boolean": _SWITCH, "scalar": _SWITCH}
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -41,7 +45,7 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 @dataclass(frozen=True)
 class Layout:
     """The names in a payload, and what may follow each: `text` in quotes, a `number`, a `boolean`
-    (or null), or `any` of text, number and null."""
+    (or null), `any` of text, number and null, or a `scalar`, which may be all of these."""
 
     names: tuple[str, ...]
     kinds: tuple[str, ...]
@@ -126,6 +130,15 @@ class Payloads:
         """Return the payloads as they were received."""
         return take_spans(self.data, self.begins[:, 0] - len(self.layout.head), self.begins[:, -1])
 
+    @property
+    def size(self) -> int:
+        """The memory that a row takes beside its text and offsets."""
+        return 0
+
+    def parts(self, columns: Sequence[int]) -> list[pa.LargeBinaryArray]:
+        """Return the texts that `lines` joins with commas, here one."""
+        return [self.lines(columns)]
+
     def lines(self, columns: Sequence[int]) -> pa.LargeBinaryArray:
         """Return the values of some columns, in their order, with commas between them."""
         wanted = np.array(columns)
@@ -183,13 +196,14 @@ class _Values:
         """Return which values are what a layout's `kind` allows; `texts` are those in quotes."""
         if kind == "text":
             return texts
-        known = texts.copy() if kind == "any" else np.zeros(len(texts), np.bool_)
+        several = kind in ("any", "scalar")
+        known = texts.copy() if several else np.zeros(len(texts), np.bool_)
         sizes = ends - begins
         for word in _LITERALS.get(kind, ()):
             rows = np.flatnonzero(~known & (sizes == len(word)))
             if len(rows):
                 known[rows] = _starts_with(self._text, begins[rows], word)
-        if kind in ("any", "number"):
+        if several or kind == "number":
             rows = np.flatnonzero(~known & (sizes > 0))
             if len(rows):
                 known[rows] = self._numeric.between(begins[rows], ends[rows]) == sizes[rows]
@@ -245,7 +259,7 @@ _NUMBER = r"[-+0-9.eE]+"
 _VALUE = f"(?:{_TEXT}|null|{_NUMBER})"
 _BOOLEAN = "(?:null|true|false)"
 #: Names that are found again when a payload's names are cut out by quotes, commas and colons.
-_PLAIN_NAME = re.compile(r'[^"\\,:{}\x00-\x1f]+')
+PLAIN_NAME = re.compile(r'[^"\\,:{}\x00-\x1f]+')
 
 
 @dataclass
@@ -253,15 +267,25 @@ class Pattern:
     """Recognises rows of one table with one shape; `ops` are the event types met so far.
 
     `rows` matches one row of COPY text, with the groups event number, type, payload and key
-    columns, or nothing at all. `layout` says the same about many payloads at once.
+    columns, or nothing at all; None where rows go by column or the slow path. `layout` says the
+    same about many payloads at once.
     """
 
     table: str
     shape: Shape
-    rows: re.Pattern[str]
+    rows: re.Pattern[str] | None
     single_key: bool
     layout: Layout
     ops: dict[str, Kind] = field(default_factory=dict)
+
+    def learn_types(self, read: Callable[[], Iterable[str]]) -> None:
+        """Ask for the event types of rows that are to be split, if it helps; here they are learnt
+        one by one, from rows on the slow path."""
+
+    def split(self, data: pa.LargeBinaryArray, known: Mask) -> tuple[Mask, Payloads | MadePayloads]:
+        """Return which payloads have this layout, and the values of those; `known` are those whose
+        operation is in `ops`."""
+        return self.layout.split(data)
 
 
 def make_pattern(spec: TableSpec, shape: Shape, extra1: str, data: str) -> Pattern | None:
@@ -271,7 +295,7 @@ def make_pattern(spec: TableSpec, shape: Shape, extra1: str, data: str) -> Patte
         return None
     if any(shape.nested):
         return None
-    if not all(_PLAIN_NAME.fullmatch(n) for n in shape.names) or "\\" in extra1:
+    if not all(PLAIN_NAME.fullmatch(n) for n in shape.names) or "\\" in extra1:
         return None
     types = [spec.stage_columns[column].type for column in columns]
     # A key value is a string in all rows or a number in all rows: then the group that matches it,

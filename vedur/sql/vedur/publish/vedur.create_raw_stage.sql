@@ -7,7 +7,7 @@ as $$
 -- ----------------------------------------------------------------------
 -- Makes the table where the events of a slot stand as the provider has them, until vedur.publish or vedur.publish_part passes them on. Unlogged: what
 -- a crash empties is staged again, and both count. Every attempt of a task writes under a slice number of its own.
--- Empty it with TRUNCATE between batches; nothing else removes rows.
+-- Empty it with TRUNCATE between batches; else only events that are not passed on are removed, in the transaction of their batch.
 --
 -- Parameters:
 --     i_queue_name    queue of a branch, or of a leaf that is merged into a combined queue
@@ -39,7 +39,7 @@ begin
     execute format('comment on table %s is %L', _name, 'vedur raw staging');
     foreach _role in array array['pgq_admin', 'londiste_writer'] loop
         if exists (select 1 from pg_roles where rolname = _role) then
-            execute format('grant select, insert, truncate on %s to %I', _name, _role);
+            execute format('grant select, insert, delete, truncate on %s to %I', _name, _role);
         end if;
     end loop;
     return _name;

@@ -1,0 +1,273 @@
+"""Steps 8 to 10 of a first copy for tables to which nothing has happened since their snapshot.
+
+Of many tables that are copied at a time, most do not change meanwhile. For those there is nothing
+to replay: one look at the queue tells which they are, one transaction moves their positions and
+states, and the worker takes them over at one tick. The states are those of `catch_up.py`, one after
+the other, so a crash leaves what a table of its own would leave. A table with an event, and every
+one that is not as expected, is left to `catch_up.py` at once, in whatever state it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from vedur import db as vdb
+from vedur.catalog import TableInfo, get_table_list
+from vedur.catalog.quarantine import forget_stuck_events
+from vedur.catalog.tables import change_table_states, hold_tables
+from vedur.change.snapshot import Snapshot
+from vedur.clock import Clock
+from vedur.failpoint import reach
+from vedur.names import quote_literal
+from vedur.node.position import (
+    complete_consumers,
+    read_newest_tick,
+    read_positions,
+    unregister_consumers,
+    wake_worker,
+)
+from vedur.queue.batches import event_range, get_subscription, get_ticks
+from vedur.sql import query
+from vedur.tables.stages import stage_prefix
+from vedur.worker.first_copy.context import CopySetup, Step, TableJob
+from vedur.worker.first_copy.seats import Seat, Seats
+from vedur.worker.first_copy.states import MergeState, State, snapshot_is_past
+
+log = logging.getLogger(__name__)
+
+_POLL = 0.05
+_SLOW_POLL = 1.0
+#: The worker's answer is called out; so long it may not be heard.
+_WORKER_WAIT = 5.0
+
+Jobs = dict[str, TableJob]
+
+
+class CatchUpTogether:
+    """Tables of one provider on their way to `ok`. `leave` gets each that has to go on alone, and
+    `done` each that is in sync; one of the two is called for every table."""
+
+    def __init__(
+        self,
+        setup: CopySetup,
+        jobs: Sequence[TableJob],
+        clock: Clock,
+        seats: Seats,
+        on_move: Callable[[], None],
+        leave: Callable[[TableJob], None],
+        done: Callable[[TableJob], None],
+    ) -> None:
+        self.setup = setup
+        self.queue = setup.queue
+        self.clock = clock
+        self.seats = seats
+        self.jobs: Jobs = {job.name: job for job in jobs}
+        self.provider = jobs[0].provider
+        self.on_move = on_move
+        self._leave_one = leave
+        self._done = done
+        self._nudge = threading.Event()
+
+    def run(self) -> None:
+        """Take tables to `ok` until each is there or is left."""
+        for job in self.jobs.values():
+            job.nudge = self._nudge
+        try:
+            self._begin()
+            tick = self._await_tick()
+            if tick is not None:
+                self._ask(tick)
+                while self.jobs:
+                    self._take_over(tick)
+        except Exception as error:  # whatever it is, each table meets it alone and tells it
+            log.debug("%d tables go on one by one: %s", len(self.jobs), error)
+        self._leave(list(self.jobs))
+
+    def _leave(self, names: Iterable[str]) -> None:
+        for name in names:
+            job = self.jobs.pop(name)
+            job.nudge, job.asleep_in = threading.Event(), None
+            self._leave_one(job)
+
+    def _keep(self, names: Iterable[str]) -> None:
+        kept = set(names)
+        self._leave([name for name in self.jobs if name not in kept])
+
+    def _tables(self, target: vdb.Database) -> dict[str, TableInfo]:
+        """Read the tables as they are now; those that are cancelled, or gone, are left."""
+        with target.transaction():
+            now = get_table_list(target, self.queue).local.by_name
+        self._keep(n for n, job in self.jobs.items() if n in now and not job.cancelled)
+        return {name: now[name] for name in self.jobs}
+
+    # -- step 8 -----------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Leave tables for which an earlier run has staging tables: those must be dropped."""
+        with self.seats.take(self.provider, urgent=False) as seat:
+            prefixes = {name: stage_prefix(self.setup.staging(name)) for name in self.jobs}
+            asked = [list(set(prefixes.values()))]
+            rows = seat.target.query(query("copies", "with_stages"), asked)
+            there = {row.prefix for row in rows}
+            self._keep(name for name, prefix in prefixes.items() if prefix not in there)
+            self.setup.enter_together(seat.target, list(self.jobs.values()), Step.CATCH_UP)
+
+    def _await_tick(self) -> int | None:
+        """Wait for a tick behind the snapshots, asking for one; None if no table is left."""
+        began, pause, asked = self.clock.monotonic(), _POLL, False
+        while True:
+            with self.seats.take(self.provider, urgent=False) as seat:
+                tables = self._tables(seat.target)
+                self._keep(n for n, table in tables.items() if _is_plain(table))
+                if not self.jobs:
+                    return None
+                newest = read_newest_tick(seat.provider, self.queue)
+                here = {name: tables[name] for name in self.jobs}
+                if newest is not None and self._are_past(seat.provider, here, newest):
+                    return newest
+                if not asked:
+                    seat.provider.call("pgq.force_tick", self.queue)
+                    asked = True
+            if self.clock.monotonic() - began > self.setup.tick_wait:
+                self._leave(list(self.jobs))  # each says so by itself
+                return None
+            self.clock.wait(self._nudge, pause)
+            self._nudge.clear()
+            pause = min(pause * 1.5, _SLOW_POLL)
+
+    def _are_past(self, provider: vdb.Database, tables: Mapping[str, TableInfo], tick: int) -> bool:
+        """Read whether a tick lies behind the snapshots of tables."""
+        found = get_ticks(provider, self.queue, tick, tick)
+        copied = {table.custom_snapshot for table in tables.values()}
+        return bool(found) and all(
+            snapshot_is_past(Snapshot.parse(text), found[0].snapshot) for text in copied if text
+        )
+
+    def _ask(self, tick: int) -> None:
+        """Move the tables without events to a tick, and ask the worker to take them over there."""
+        with self.seats.take(self.provider, urgent=False) as seat:
+            tables = self._tables(seat.target)
+            self._keep(n for n, table in tables.items() if _is_plain(table))
+            at = self._positions(seat.target)
+            quiet = self._untouched(seat.provider, list(self.jobs), at, tick)
+            self._keep(quiet)
+            self.setup.enter_together(seat.target, list(self.jobs.values()), Step.HAND_OVER)
+            self._move(seat.target, tables, quiet, at, MergeState(State.WANNA_SYNC, tick))
+            # the worker waits for ticks: as good a call as a new one
+            wake_worker(seat.provider, self.queue)
+        self.on_move()
+
+    def _positions(self, target: vdb.Database) -> dict[str, int]:
+        """Read the positions of the tables that have one."""
+        at = read_positions(target, self.queue, [job.consumer for job in self.jobs.values()])
+        return {n: at[job.consumer] for n, job in self.jobs.items() if job.consumer in at}
+
+    def _untouched(
+        self, provider: vdb.Database, names: Sequence[str], at: Mapping[str, int], tick: int
+    ) -> list[str]:
+        """Return the tables without events after their position up to a tick; none where the
+        queue cannot tell. Scripts and other system events are the worker's."""
+        known = [name for name in names if at.get(name, tick + 1) <= tick]
+        start = min((at[name] for name in known), default=tick)
+        if start == tick:
+            return known
+        place = get_subscription(provider, self.queue, self.jobs[known[0]].consumer)
+        ends = get_ticks(provider, self.queue, start, start)
+        ends += get_ticks(provider, self.queue, tick, tick)
+        if place is None or [end.id for end in ends] != [start, tick]:
+            return []
+        listed = ", ".join(map(quote_literal, known))
+        # An event without the column may name its table in its type, which is JSON then.
+        mine = f"(ev_extra1 in ({listed}) or (coalesce(ev_extra1, '') = '' and ev_type ^@ '{{'))"
+        source = event_range(provider, place, ends, 1, mine)
+        touched: set[str] = set()
+        for condition in source.slices:
+            text = query("copies", "touched").format(events=source.events, slice=condition)
+            touched |= {row.name for row in provider.query(text)}
+        return [] if "" in touched else [name for name in known if name not in touched]
+
+    def _move(
+        self,
+        target: vdb.Database,
+        tables: Mapping[str, TableInfo],
+        names: Sequence[str],
+        at: Mapping[str, int],
+        state: MergeState,
+        tick: int | None = None,
+    ) -> list[TableJob]:
+        """Move positions and states in one transaction; leaves the tables of which another session
+        has changed either, and returns the others."""
+        goal, ok = state.tick if tick is None else tick, state.state is State.OK
+        assert goal is not None
+        with target.transaction():
+            held = hold_tables(target, self.queue, [tables[name] for name in names])
+            now = self._positions(target)
+            mine = [self.jobs[n] for n in names if n in held and now.get(n) == at[n]]
+            complete_consumers(target, self.queue, [job.consumer for job in mine], goal)
+            seen = [tables[job.name] for job in mine]
+            moved = change_table_states(target, self.queue, seen, str(state), keep_snapshot=not ok)
+            reach("copy.moved_together")
+        for job, table in zip(mine, moved, strict=True):
+            job.table, job.asleep_in = table, None if ok else str(state)
+        self._leave(set(names) - {job.name for job in mine})
+        return mine
+
+    # -- steps 9 and 10 ---------------------------------------------------------------------------
+
+    def _take_over(self, asked: int) -> None:
+        """Bring the tables that the worker has answered to its tick; waits for an answer."""
+        self._nudge.clear()
+        with self.seats.take(self.provider, urgent=True) as seat:
+            tables = self._tables(seat.target)
+            states = {name: MergeState.parse(table.merge_state) for name, table in tables.items()}
+            waiting = MergeState(State.WANNA_SYNC, asked)
+            self._keep(
+                name for name, state in states.items()
+                if state.state is State.DO_SYNC or state == waiting
+            )  # fmt: skip
+            answers: dict[int, list[str]] = {}
+            for name in self.jobs:
+                if states[name] != waiting:
+                    answers.setdefault(states[name].tick or 0, []).append(name)
+            for tick, names in answers.items():  # the worker answers all at once: it is one tick
+                self._hand_over(seat, tables, names, tick)
+        if not answers and self.jobs and not self.clock.wait(self._nudge, _WORKER_WAIT):
+            self.on_move()
+
+    def _hand_over(
+        self, seat: Seat, tables: Mapping[str, TableInfo], names: Sequence[str], tick: int
+    ) -> None:
+        """Set tables `ok` at the tick that the worker has named; leaves those with events up to
+        there, and all if it cannot be at this tick."""
+        newest = read_newest_tick(seat.provider, self.queue) or 0
+        quiet: list[str] = []
+        at = self._positions(seat.target)
+        if newest >= tick and self._are_past(seat.provider, {n: tables[n] for n in names}, tick):
+            quiet = self._untouched(seat.provider, names, at, tick)
+        self._leave(set(names) - set(quiet))
+        done = self._move(seat.target, tables, quiet, at, MergeState(State.OK), tick)
+        self.on_move()
+        self._finish(seat, done)
+
+    def _finish(self, seat: Seat, jobs: Sequence[TableJob]) -> None:
+        """End what the copies of tables that are `ok` needed."""
+        consumers, names = [job.consumer for job in jobs], [job.name for job in jobs]
+        reach("copy.ok_together")
+        seat.target.execute(query("copies", "forget_loaded"), [self.queue, names])
+        seat.provider.query(query("copies", "unregister_consumers"), [self.queue, consumers])
+        with seat.target.transaction():
+            unregister_consumers(seat.target, self.queue, consumers)
+            forget_stuck_events(seat.target, self.queue, consumers)
+        self.setup.enter_together(seat.target, jobs, Step.FOREIGN_KEYS)
+        for job in jobs:
+            log.info("%s: in sync", job.name)
+            del self.jobs[job.name]
+            self._done(job)
+
+
+def _is_plain(table: TableInfo) -> bool:
+    """Does a table catch up with nobody to wait for? Pure."""
+    state = MergeState.parse(table.merge_state).state
+    return state is State.CATCHING_UP and table.copy_role is None and table.dropped_ddl is None
