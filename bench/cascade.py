@@ -98,6 +98,16 @@ class Cascade:
         pid = int((server.data / "postmaster.pid").read_text().splitlines()[0])
         return sum(usage(pid)[1].values()) + _ended(pid)
 
+    def apart(self, name: str) -> bool:
+        """Has the provider of a node a server for itself, whose CPU can be told?"""
+        return self.side(PROVIDERS[name]) != self.side(name)
+
+    def whole_cpu(self, name: str) -> float:
+        """Read the seconds of CPU of both servers and of all processes of a node's worker."""
+        pid = int((self.ground.lab.base / "pid" / f"{name}.pid").read_text())
+        worker = sum(usage(pid)[1].values()) + _ended(pid)
+        return worker + sum(self.cpu(side) for side in self.ground.lab.servers)
+
     def verify(self) -> None:
         """Raise unless all nodes hold the same rows."""
         for table in TABLES:
@@ -116,7 +126,7 @@ def _ended(pid: int) -> float:
 
 
 def catch_up(nodes: Cascade, events: int, order: list[str]) -> dict[str, dict[str, float]]:
-    """Let nodes catch up with one backlog, one after the other: seconds, and the provider's CPU."""
+    """Let nodes catch up with one backlog, one after the other: seconds, and seconds of CPU."""
     for name in PROVIDERS:
         nodes.pause(name, True)
     nodes.ground.work(ROOT, events)
@@ -126,12 +136,16 @@ def catch_up(nodes: Cascade, events: int, order: list[str]) -> dict[str, dict[st
     found = {}
     for name in order:
         side = nodes.side(PROVIDERS[name])
-        before, began = nodes.cpu(side), SYSTEM.monotonic()
+        provider, whole, began = nodes.cpu(side), nodes.whole_cpu(name), SYSTEM.monotonic()
         nodes.pause(name, False)
         nodes.seen(name, mark)
         seconds = SYSTEM.monotonic() - began
         SYSTEM.sleep(1.0)
-        found[name] = {"seconds": seconds, "provider_cpu": nodes.cpu(side) - before}
+        found[name] = {
+            "seconds": seconds,
+            "provider_cpu": nodes.cpu(side) - provider,
+            "cpu": nodes.whole_cpu(name) - whole,
+        }
         nodes.ground.checkpoint()
     return found
 
@@ -215,7 +229,12 @@ def main() -> None:
     report["latency"] = report["latency"][args.warm :]
     report["seconds"] = {name: [r[name]["seconds"] for r in counted] for name in PROVIDERS}
     report["provider_us_per_event"] = {
-        name: [r[name]["provider_cpu"] / args.events * 1e6 for r in counted] for name in PROVIDERS
+        name: [r[name]["provider_cpu"] / args.events * 1e6 for r in counted]
+        for name in PROVIDERS
+        if nodes.apart(name)
+    }
+    report["cpu_us_per_event"] = {
+        name: [r[name]["cpu"] / args.events * 1e6 for r in counted] for name in PROVIDERS
     }
     report["catch_up"] = summary(report["seconds"], of=LEAF)
     ratios = [
@@ -230,6 +249,8 @@ def main() -> None:
         print(f"visible after, {name}: p50 {p50:.3f} s, p99 {p99:.3f} s")
     for name, values in report["provider_us_per_event"].items():
         print(f"CPU of the provider's server for {name}: {median(values):.2f} µs an event")
+    for name, values in report["cpu_us_per_event"].items():
+        print(f"CPU of servers and worker for {name}: {median(values):.2f} µs an event")
     print(f"written: {save('cascade', report)}")
 
 

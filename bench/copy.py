@@ -1,4 +1,5 @@
-"""The first copy: one large table with its key, and the walk-through's four small ones.
+"""The first copy: one large table with its key, the walk-through's four small ones, and a hundred
+that are almost empty.
 
 Rows are on the root only, tables with their keys on both sides. A turn is: the part is taken out of
 replication, the leaf's tables are emptied, a checkpoint, then the clock runs from the command that
@@ -44,7 +45,16 @@ insert into user_logout_rec (userid, logout_time, ip)
     select g, '2013-01-01', '10.0.0.1' from generate_series(1, 50000) g;
 """
 REST = 6.0
-PARTS = {"warm": ("warm",), "large": ("account",), "small": TABLES}
+#: As in many a database: most tables have nothing in them, some a few rows.
+MANY = tuple(f"many_{number:03d}" for number in range(100))
+MANY_TABLE = """
+create table {table} (id int primary key, note text, kind int, made timestamptz);
+create index on {table} (kind);
+"""
+MANY_ROWS = "insert into {table} select g, 'note', g, now() from generate_series(1, 20) g;"
+PARTS = {"warm": ("warm",), "large": ("account",), "small": TABLES, "many": MANY}
+#: The parts that are measured.
+MEASURED = ("large", "small", "many")
 
 
 def database(ground: Field, peer: str, rows: int) -> None:
@@ -53,8 +63,10 @@ def database(ground: Field, peer: str, rows: int) -> None:
         ground.create(side, peer)
         with ground.open(side, peer) as db:
             db.execute(WARM + LARGE + SCHEMA)
+            db.execute("".join(MANY_TABLE.format(table=table) for table in MANY))
     with ground.open("root", peer) as db:
         db.execute(WARM_ROWS + LARGE_ROWS.format(rows=rows) + ROWS + RECORDS)
+        db.execute("".join(MANY_ROWS.format(table=table) for table in MANY[::5]))
         db.execute("vacuum analyze")
 
 
@@ -125,10 +137,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--large", default="native,vedur,pipe,pipe_binary", help="peers of it")
     parser.add_argument("--small", default=COPYING, help="peers of the four small tables")
+    parser.add_argument("--many", default="native,vedur,pipe", help="peers of the hundred tables")
     args = parser.parse_args()
     ground = Field()
-    wanted = {part: getattr(args, part).split(",") for part in ("large", "small")}
-    names = list(dict.fromkeys(wanted["large"] + wanted["small"]))
+    wanted = {part: getattr(args, part).split(",") for part in MEASURED if getattr(args, part)}
+    names = list(dict.fromkeys(name for peers in wanted.values() for name in peers))
     report: dict[str, Any] = {"rows": args.rows, "rounds": args.rounds, "small_rows": 500_000}
     lineup = Lineup(*chosen(ground, ",".join(names)))
     everyone = list(lineup.peers)
@@ -155,8 +168,13 @@ def main() -> None:
         for peer in lineup.peers:
             peer.close()
         ground.close()
-    print(text_table(f"{args.rows:,} rows with their key", report["large"]["summary"]))
-    print(text_table("four tables, 500,000 rows in all", report["small"]["summary"]))
+    titles = {
+        "large": f"{args.rows:,} rows with their key",
+        "small": "four tables, 500,000 rows in all",
+        "many": "a hundred tables, 400 rows in all",
+    }
+    for part in wanted:
+        print(text_table(titles[part], report[part]["summary"]))
     print(f"written: {save('copy', report)}")
 
 

@@ -2,7 +2,8 @@
 
 pgbench makes 500 transactions a second with the walk-through's scripts; beside it a probe commits
 a row every 50 ms and looks for it on the other side every 2 ms. Run it as
-`make bench PART=latency`; the report goes to `bench/results/latency.json`.
+`make bench PART=latency`; the report goes to `bench/results/latency.json`. For Vedur it also tells
+what a batch costs the worker's processes; `--resident off` measures without a resident task.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from bench.field import USERS, Field, load_average, save
+from bench.field import USERS, Field, Vedur, load_average, save
 from bench.peers import REPLICATING, Peer, chosen, settings
 from bench.peers.lineup import Lineup
 from bench.progress import steps
 from bench.stats import quantiles
+from bench.watch import usage
 from vedur.clock import SYSTEM
 from vedur.demo.lab import sql_text
 from vedur.errors import StateError
@@ -94,26 +96,52 @@ def probe(ground: Field, peer: Peer, seconds: float, rate: int) -> list[float]:
     return [found[n] - sent[n] for n in sent]
 
 
+def batches(ground: Field, peer: Vedur) -> int:
+    """Count the batches that a worker has applied."""
+    with ground.open("leaf", peer.name) as db:
+        return int(db.value("select coalesce(max(batch_nr), 0) from vedur.batch_log"))
+
+
+@contextmanager
+def cpu_of_batches(ground: Field, peer: Peer, row: dict[str, Any]) -> Iterator[None]:
+    """Note in `row` what a batch of Vedur costs meanwhile: milliseconds of CPU by role of process.
+    What a task process has used that ends meanwhile is not seen."""
+    if not isinstance(peer, Vedur):
+        yield
+        return
+    first, before = batches(ground, peer), usage(peer.worker_pid)[1]
+    yield
+    count, after = batches(ground, peer) - first, usage(peer.worker_pid)[1]
+    spent = {role: 1000 * (used - before.get(role, 0.0)) / count for role, used in after.items()}
+    row |= {"batches": count, "cpu_ms": {role: round(ms, 1) for role, ms in spent.items()}}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.latency", description=__doc__)
     parser.add_argument("--seconds", type=int, default=15)
     parser.add_argument("--rate", type=int, default=500, help="transactions per second")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--peers", default=REPLICATING)
+    parser.add_argument("--resident", choices=("auto", "off"), default="auto")
     args = parser.parse_args()
     ground = Field()
     report: dict[str, Any] = {"rate": args.rate, "seconds": args.seconds, "rounds": []}
     lineup = Lineup(*chosen(ground, args.peers))
     everyone = list(lineup.peers)
     report["absent"] = lineup.absent
+    for peer in everyone:
+        if isinstance(peer, Vedur):
+            peer.settings["resident_task"] = args.resident
     rows: list[dict[str, Any]] = []
 
     def turn(peer: Peer) -> None:
         load = load_average()
-        row = quantiles(probe(ground, peer, args.seconds, args.rate))
+        row: dict[str, Any] = {"peer": peer.name, "load": load}
+        with cpu_of_batches(ground, peer, row):
+            row |= quantiles(probe(ground, peer, args.seconds, args.rate))
         ground.seen(peer.name, ground.mark(peer.name), 300)
         ground.verify(peer.name)
-        rows.append({"peer": peer.name, "load": load, **row})
+        rows.append(row)
 
     try:
         with steps("latency", len(everyone) * (1 + args.rounds)) as bar:
@@ -129,6 +157,8 @@ def main() -> None:
                     if lineup.attempt(peer, partial(turn, peer), doing, bar):
                         row = rows[-1]
                         said = " ".join(f"{k} {row[k]:.3f}" for k in ("p50", "p90", "p99", "max"))
+                        if "cpu_ms" in row:
+                            bar.say(f"CPU of a batch, ms: {row['cpu_ms']}")
                         bar.done(f"round {number + 1}: {peer.name} {said} s (load {row['load']})")
     finally:
         for peer in lineup.peers:

@@ -95,6 +95,8 @@ def _everyone(reports: Reports) -> str:
         add(f"first copy of {report['rows']:,} rows with their key", report["large"]["summary"])
         small = report["small"]["summary"]
         add(f"first copy of four tables, {report['small_rows']:,} rows", small)
+        if "many" in report:
+            add("first copy of 100 tables, almost empty", report["many"]["summary"])
     if "latency" in reports:
         report = reports["latency"]
         found = quantiles_of_rounds(report["rounds"])
@@ -131,13 +133,16 @@ def _apply(reports: Reports) -> str:
 
 def _copy(reports: Reports) -> str:
     report = reports["copy"]
-    blocks = []
+    blocks, loads = [], []
     for part, title in (
         ("large", f"{report['rows']:,} rows with their key"),
         ("small", f"Four tables, {report['small_rows']:,} rows in all"),
+        ("many", "A hundred tables, 400 rows in all"),
     ):
-        blocks += [f"{title}, {report['rounds']} rounds:", "", seconds(report[part]["summary"]), ""]
-    loads = [*report["large"]["loads"], *report["small"]["loads"]]
+        if part in report:
+            summary = seconds(report[part]["summary"])
+            blocks += [f"{title}, {report['rounds']} rounds:", "", summary, ""]
+            loads += report[part]["loads"]
     return "\n".join([*blocks[:-1], foot(report, loads)])
 
 
@@ -234,19 +239,27 @@ def _compare(reports: Reports) -> str:
     return "\n\n".join(blocks)
 
 
+_CASCADE_COSTS = {
+    "of the provider's server, µs an event": "provider_us_per_event",
+    "of both servers and the worker": "cpu_us_per_event",
+}
+
+
 def _cascade(reports: Reports) -> str:
     report = reports["cascade"]
     rows = [
         [name, *(f"{median([r[name][key] for r in report['latency']]):.3f}" for key in _QUANTILES)]
         for name in report["latency"][0]
     ]
-    cost = ", ".join(
-        f"{name} {median(values):.1f}" for name, values in report["provider_us_per_event"].items()
-    )
+    said = [
+        f"{what}: " + ", ".join(f"{name} {median(values):.1f}" for name, values in cost.items())
+        for what, key in _CASCADE_COSTS.items()
+        if (cost := report.get(key))  # a report of before has one of them
+    ]
     return "\n\n".join([
         seconds(report["catch_up"], "leaf_beside", events=report["events"]),
         f"A branch catches up at {report['rate_to_leaf']:.2f} of the rate of a leaf beside it. CPU "
-        f"of the provider's server, µs an event: {cost}.",
+        f"{'; '.join(said)}.",
         table([f"visible after, s, at {report['rate']} transactions/s", *_QUANTILES], rows),
         foot(report, report["loads"]).strip(),
     ])  # fmt: skip

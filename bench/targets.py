@@ -143,6 +143,8 @@ TARGETS = (
            _to("copy", "small.seconds", "vedur", "native")),
     Target("3", "the same, to Londiste's", "ratio",
            _to("copy", "small.seconds", "vedur", "londiste")),
+    Target("3", "a hundred tables that are almost empty, to native's", "ratio",
+           _to("copy", "many.seconds", "vedur", "native"), 2.0),
     Target("4", "latency at 500 transactions a second, p50", "s", _latency("p50"), 0.4, size=RATE),
     Target("4", "the same, p99", "s", _latency("p99"), 0.8, size=RATE),
     Target("5", "capture by row triggers, transactions a second to the C trigger's", "ratio",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import signal
 import sys
 import time
 from collections import Counter
@@ -55,6 +56,8 @@ def main() -> int:
     if args.list:
         print("\n".join(sorted(faults_of(args.lab, args.plain))))
         return 0
+    # whoever ends it wants its servers and workers to end with it
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     seed = args.seed if args.seed is not None else int(time.time()) % 1_000_000
     print(f"seed {seed}", flush=True)
     began = time.monotonic()

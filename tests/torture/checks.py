@@ -23,9 +23,9 @@ from vedur.tables.stages import stage_prefix
 #: Seconds within which leftovers must have gone.
 SETTLE = 120.0
 #: Connections of a worker and its tasks at rest; a leak of one a cycle is seen at once.
-MOST_CONNECTIONS = {ROOT: 14, MID: 24, LEAF: 10}
+MOST_CONNECTIONS = {ROOT: 15, MID: 28, LEAF: 13}
 #: Task processes without a daemon, at most the number of Spark's slots.
-MOST_ORPHANS = 2
+MOST_ORPHANS = 3
 #: What living processes keep in TMPDIR: the directory of each worker's Spark.
 MOST_FILES = 1
 
@@ -62,6 +62,11 @@ select 'advisory lock', concat_ws(' ', application_name, l.classid, l.objid)
 from pg_locks l join ours o using (pid)
 where l.locktype = 'advisory' and o.state = 'idle'
     and o.state_change < clock_timestamp() - interval '1 second'
+    and application_name not like 'vedur resident %%'
+union all
+select 'more than one', application_name from ours
+where application_name like 'vedur resident %%'
+group by application_name, datname having count(*) > 1
 """
 COPY_ROWS = """
 select 'slice', table_name from vedur.copy_slice
@@ -168,6 +173,9 @@ def staging(rig: Rig) -> list[str]:
         names = [row[0] for row in rig.query(node, text, {"prefix": prefix})]
         # a branch keeps two slots of raw events, too
         slots = {"raw_1_0", "raw_1_1"} if node == MID else set()
+        # that of the resident task, while it is there
+        orders = [name for name in names if re.search(r"_orders_[0-9a-f]{16}$", name)]
+        slots |= set(orders) if len(orders) == 1 else set()
         found += [name for name in names if name not in slots]
     return found
 

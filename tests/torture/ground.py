@@ -141,7 +141,7 @@ class Ground:
             # nobody waits for it: a command that comes too early tries again by itself
             return f"\n[spark]\nspark.remote = {server.address}\n"
         java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # starts sooner
-        return f"\n[spark]\nspark.master = local[2]\nspark.driver.extraJavaOptions = {java}\n"
+        return f"\n[spark]\nspark.master = local[3]\nspark.driver.extraJavaOptions = {java}\n"
 
     def start_process(
         self, name: str, program: str, args: list[str], *, plain: bool = False, clock: str = ""

@@ -26,8 +26,13 @@ LABS: dict[str, dict[str, tuple[float, Callable[[Any], None]]]] = {
 
 
 def faults_of(lab: str, plain: bool = False) -> dict[str, tuple[float, Callable[[Any], None]]]:
-    """Names, weights and functions; `plain` workers have no Java that could die."""
-    return {n: f for n, f in LABS[lab].items() if not (plain and n.startswith("Spark's "))}
+    """Names, weights and functions; `plain` workers have no Java that could die, nor a task that
+    stays."""
+    return {
+        n: f
+        for n, f in LABS[lab].items()
+        if not (plain and (n.startswith("Spark's ") or " at resident." in n))
+    }
 
 
 def make_laboratory(lab: str, plain: bool, *, shared_spark: bool) -> Laboratory:

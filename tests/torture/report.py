@@ -70,8 +70,9 @@ them at every step is cheap (`--plain`).
 **Eight parts into one** (`--lab merge`). Eight roots, four on PostgreSQL 16 and four on 15, with a
 writer each, come together in one database on PostgreSQL 18, and one process has the workers of its
 eight queues; another one has those of the roots. Three tables are merged without telling whose rows
-are whose (`--merge-all`), one with a condition for each part. Two of the parts are also merged into
-a combined queue, with a branch below it on which the parts wait and which takes over. Each database
+are whose (`--merge-all`), one with a condition for each part, and one, whose keys all parts have,
+with a part column. Two of the parts are also merged into a combined queue, with a branch below it
+on which the parts wait and which takes over. Each database
 can be cut off alone, and where that lasts, changes of the others must go on arriving. After a fault
 each merged table must be the union of its parts, row by row, each position a tick of its queue, the
 combined queue must have had every change of its parts once, and a script that all parts have sent

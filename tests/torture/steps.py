@@ -12,7 +12,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import psycopg
 
@@ -32,6 +32,7 @@ REACH = 60.0
 WORKS = {
     "batch": ("worker", 60),
     "ahead": ("worker", 12),
+    "resident": ("worker", 25),
     "copy": ("worker", 70),
     "script": ("worker", 10),
     "ticker": ("ticker", 8),
@@ -48,14 +49,18 @@ WORKS = {
 _BELOW_A_BRANCH = ("moment.awaited",)
 #: Steps of tables that are merged from several queues.
 MERGED = ("copy.announced", "copy.led", "copy.joined", "copy.restored")
+#: Steps of a table that is copied alone.
+ALONE = ("copy.emptied", "copy.loaded", "copy.rebuilt")
+#: Steps of tables to which nothing happens.
+QUIET = ("copy.moved_together", "copy.ok_together")
 #: Works of the worker that use Spark.
-_SPARK = ("batch", "ahead", "copy")
+_SPARK = ("batch", "ahead", "copy", "resident")
 #: Commands that compare or repair use Spark.
 _STARTS_COMMAND = re.compile(
     r" at (moment|compare|repair|filter|rejoin|takeover\.compared|quarantine\.(applied|released))"
 )
 _STARTS_WORKER = re.compile(
-    "(worker|leaf): kill|Java: kill|kill -9 at (batch|ahead|copy|script|quarantine|branch)"
+    "(worker|leaf): kill|Java: kill|kill -9 at (batch|ahead|resident|copy|script|quarantine|branch)"
     "| at (takeover|reign|resurrect|queues)"
 )
 
@@ -156,7 +161,19 @@ def _burst(c: Cycle) -> None:
 
 
 def _copy(c: Cycle) -> None:
-    names = [f"{OWNER}.{t}" for t in c.rng.sample([*NAMES, "part"], c.rng.choice((1, 1, 2, 4)))]
+    _copy_tables(c, c.rng.sample([*NAMES, "part"], c.rng.choice((1, 1, 2, 4))))
+
+
+def _copy_alone(c: Cycle) -> None:
+    _copy_tables(c, [c.rng.choice(NAMES)])
+
+
+def _copy_together(c: Cycle) -> None:
+    _copy_tables(c, c.rng.sample(NAMES, c.rng.randint(3, min(6, len(NAMES)))))
+
+
+def _copy_tables(c: Cycle, tables: Sequence[str]) -> None:
+    names = [f"{OWNER}.{table}" for table in tables]
     if c.rng.random() < 0.4:
         c.note["by"] = f"remove-table, add-table {' '.join(names)}"
         c.rig.ok(c.node, "remove-table", *names)
@@ -196,6 +213,16 @@ def _script(c: Cycle) -> None:
     c.rig.ok(ROOT, "execute", _script_file(c))
 
 
+def _bring(work: str, point: str) -> Run:
+    if point in MERGED:
+        return _merged_copy
+    if point in ALONE:
+        return _copy_alone
+    if point.endswith("_together"):
+        return _copy_together
+    return _BRING.get(work, lambda c: None)
+
+
 _BRING: dict[str, Run] = {"ahead": _burst, "copy": _copy, "script": _script}
 
 
@@ -212,10 +239,15 @@ def at_step(work: str, what: str, action: str) -> Run:
         process = c.process if process == "worker" else process
         most = {"batch": 4, "ticker": 12, "copy": 0}
         c.rig.arm(process, point, action, c.rng.randint(0, most.get(work, 0)))
-        bring = _merged_copy if point in MERGED else _BRING.get(work, lambda c: None)
-        bring(c)
-        if not c.rig.fired(process, REACH):
-            raise NotReached(point)
+        if point in QUIET:
+            c.load.pause()
+        try:
+            _bring(work, point)(c)
+            if not c.rig.fired(process, REACH):
+                raise NotReached(point)
+        finally:
+            if point in QUIET:
+                c.load.resume()
         meanwhile(c, process, other)
 
     return run

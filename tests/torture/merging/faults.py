@@ -37,7 +37,7 @@ from tests.torture.merging.rig import (
     TICKERS,
     WEST,
 )
-from tests.torture.merging.schema import PARTS, TOLD, WHOLE
+from tests.torture.merging.schema import KEYED, PARTS, TOLD, WHOLE
 from tests.torture.processes import java_of, spark_pythons
 
 Run = Callable[[MergeCycle], None]
@@ -331,7 +331,7 @@ def locked(c: MergeCycle) -> None:
     with c.rig.connect(FULL) as db, db.transaction():
         db.execute("set local lock_timeout = '30s'")
         with contextlib.suppress(psycopg.errors.LockNotAvailable):
-            table = c.rng.choice((*WHOLE, *TOLD))
+            table = c.rng.choice((*WHOLE, *TOLD, *KEYED))
             db.execute(f"lock table {table} in access exclusive mode")  # type: ignore[call-overload]
         time.sleep(c.rng.uniform(0.5, 5.0))
 
@@ -353,7 +353,7 @@ def rows_locked(c: MergeCycle) -> None:
 
 def copy_whole(c: MergeCycle, *names: str, gone: str = "") -> None:
     """Tables of all parts go, unless they are gone already, and come again by one command."""
-    names = names or tuple(c.rng.sample(WHOLE, c.rng.choice((1, 1, 2, 3))))
+    names = names or tuple(c.rng.sample((*WHOLE, *KEYED), c.rng.choice((1, 1, 2, 3))))
     most = c.rng.choice((0, 0, 1, 3))
     c.note["by"] = f"remove-table of all parts, add-table --merge-all {' '.join(names)}"
     if most:
@@ -367,13 +367,14 @@ def copy_whole(c: MergeCycle, *names: str, gone: str = "") -> None:
 def copy_part(c: MergeCycle) -> None:
     """One part is copied anew, while the others are replayed into the same table."""
     ini = c.rig.ini(FULL, c.part)
+    names, add = c.rng.choice(((TOLD, c.rig.add_told), (KEYED, c.rig.add_keyed)))
     if c.rng.random() < 0.5:
-        c.note["by"] = f"resync of {c.part}"
-        c.rig.ok(ini, "resync", *TOLD)
+        c.note["by"] = f"resync of {c.part}, {' '.join(names)}"
+        c.rig.ok(ini, "resync", *names)
     else:
-        c.note["by"] = f"remove-table, add-table of {c.part}"
-        c.rig.ok(ini, "remove-table", *TOLD)
-        c.rig.add_told(c.part)
+        c.note["by"] = f"remove-table, add-table of {c.part}, {' '.join(names)}"
+        c.rig.ok(ini, "remove-table", *names)
+        add(c.part)
 
 
 @fault("copies of all parts, worker: kill -9", 5)

@@ -27,6 +27,7 @@ class PartWriter(Load):
         return [
             (10, self.bills), (6, self.lines), (8, self.notes), (8, self.stock), (3, self.keys),
             (2, self.bulk), (2, self.undone), (2, self.savepoint), (1, self.emptied),
+            (6, self.clients),
         ]  # fmt: skip
 
     def _key(self, most: int) -> int:
@@ -78,6 +79,26 @@ class PartWriter(Load):
                 db.execute(text, [self.rng.choice((None, "a", "b\\n\t")), i])
             else:
                 db.execute("delete from t.stock where id = %s", [i])
+
+    def clients(self, db: Any) -> None:
+        """Keys that other parts have, too."""
+        a, b, what = self.rng.randint(1, 120), self.rng.randint(1, 120), self.rng.random()
+        if what < 0.3:
+            text = "insert into t.clients values (%s, %s, 0) on conflict do nothing"
+            db.execute(text, [a, f"client {a}"])
+        elif what < 0.6:
+            db.execute("update t.clients set v = v + 1 where id in (%s, %s)", [a, b])
+        elif what < 0.75:  # names swap
+            text = "update t.clients set name = %s || id where id = %s"
+            for head, row in (("x", a), ("y", b), ("client ", a), ("client ", b)):
+                db.execute(text, [head, row])
+        elif what < 0.85:
+            db.execute("update t.clients set v = v + 1")
+        elif what < 0.95:
+            db.execute("delete from t.clients where id in (%s, %s)", [a, b])
+        elif not self.rng.randint(0, 5):
+            db.execute("set local lock_timeout = '2s'")
+            db.execute("truncate t.clients")
 
     def keys(self, db: Any) -> None:
         """Keys change, and swap."""

@@ -21,7 +21,17 @@ import psycopg
 
 from tests.torture.commands import Commands, Done
 from tests.torture.ground import SERVER, TICKER_INI, WORKER_INI, Ground
-from tests.torture.merging.schema import COMBINED, PARTS, TABLES, TOLD, WHOLE, condition, rows
+from tests.torture.merging.schema import (
+    COMBINED,
+    KEYED,
+    PARTS,
+    TABLES,
+    TOLD,
+    WHOLE,
+    WIDER,
+    condition,
+    rows,
+)
 from tests.torture.plain import COMMAND, PLAIN
 from vedur.demo.server import available
 
@@ -45,6 +55,7 @@ PROCESSES = {
 TICKERS = {f"{server}_ticker": server for server in (EAST, WEST, LEAF)}
 #: Twenty-two workers share two cores: they need not look as often as the one of a pair.
 _WORKER = {**WORKER_INI, "loop_delay": "0.4"}
+_BY_COLUMN = ("--part-column=shard",)
 _SERVER = {**SERVER, "max_connections": "150"}
 
 
@@ -72,6 +83,8 @@ class MergeRig(Ground):
                 db.execute(TABLES)
                 if name in PARTS:
                     db.execute(rows(name))
+                elif name == FULL:
+                    db.execute(WIDER)
         plain = {PLAIN: COMMAND} if self.plain else {}
         self.commands = Commands(self.base, {**self.env(), **plain})
         self._write_inis()
@@ -102,7 +115,7 @@ class MergeRig(Ground):
     def _create_part(self, part: str) -> None:
         self.ok(part, "create-root", f"{part}_root", self.through(part))
         self.query(part, "update pgq.queue set queue_rotation_period = '2 seconds'")
-        self.ok(part, "add-table", *WHOLE, *TOLD)
+        self.ok(part, "add-table", *WHOLE, *TOLD, *KEYED)
 
     def create_below(self, place: str, part: str, *more: str) -> None:
         """Make a place a leaf of a part."""
@@ -112,7 +125,7 @@ class MergeRig(Ground):
     def _create_leaf(self) -> None:
         for part in PARTS:
             self.create_below(FULL, part)
-        self.add_whole(*WHOLE)
+        self.add_whole(*WHOLE, *KEYED)
         for part in PARTS:
             self.add_told(part)
         self.start_workers("worker")
@@ -144,14 +157,22 @@ class MergeRig(Ground):
     # -- tables of the leaf ---------------------------------------------------------------------
 
     def add_whole(self, *names: str, by: str = PARTS[0], most: int = 0) -> None:
-        """Tables of all parts, by one command; `most` are loaded into a table at a time."""
+        """Tables of all parts, by one command, or one for each kind; `most` are loaded into a table
+        at a time."""
         more = [f"--max-parallel-copy={most}"] if most else []
-        self.ok(self.ini(FULL, by), "add-table", "--merge-all", *more, *names)
+        keyed = [name for name in names if name in KEYED]
+        for words, which in ((more, set(names) - set(keyed)), ([*more, *_BY_COLUMN], keyed)):
+            if which:
+                self.ok(self.ini(FULL, by), "add-table", "--merge-all", *words, *sorted(which))
 
     def add_told(self, part: str) -> None:
         """The part of a table, with the condition that tells its rows."""
         where = f"--where={condition(part)}"
         self.ok(self.ini(FULL, part), "add-table", "--no-merge", where, *TOLD)
+
+    def add_keyed(self, part: str) -> None:
+        """The part of a table whose parts a column tells."""
+        self.ok(self.ini(FULL, part), "add-table", "--no-merge", *_BY_COLUMN, *KEYED)
 
     def ask(self, word: str, *inis: str) -> Done:
         """`londiste3 -s a.ini b.ini`."""
