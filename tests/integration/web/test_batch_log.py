@@ -11,6 +11,7 @@ from tests.fixtures.clock import FakeClock
 from vedur import db as vdb
 from vedur.errors import PrivilegeError
 from vedur.queue.batches import Batch
+from vedur.sql import query
 from vedur.worker.stats import BatchLog
 
 
@@ -27,6 +28,32 @@ def test_a_ring_of_two_hundred(db: vdb.Database) -> None:
     assert rows[-1].events_total == 2300
     assert (rows[-1].stage_seconds, rows[-1].finish_seconds) == (1, 4)
     assert db.value("select events_total from vedur.batch_log where queue_name = 'other'") == 5
+
+
+@pytest.mark.parametrize(
+    ("batches", "ages", "low", "high"),
+    [
+        # 200 batches in 20 s, and what this test takes meanwhile
+        (230, "(230 - batch_nr) * interval '0.1 second'", 60.0, 100.6),
+        # a tenth of them in the last minute
+        (200, "case when batch_nr <= 180 then interval '1 hour' else '-1 hour' end", 3.33, 3.34),
+        # a ring that is not full reaches back to the first batch
+        (60, "interval '-1 hour'", 10.0, 10.0),
+        (200, "interval '-1 hour'", 2000.0, 2000.0),
+        (200, "interval '1 hour'", 0.0, 0.0),
+        (0, "interval '0'", 0.0, 0.0),
+    ],
+)
+def test_the_rate_is_that_of_the_time_that_the_ring_reaches_back(
+    db: vdb.Database, batches: int, ages: str, low: float, high: float
+) -> None:
+    db.execute(
+        "select vedur.log_batch('q', 'w', n - 1, n, 10, 0, 0, 0, 0) from generate_series(1, %s) n",
+        [batches],
+    )
+    db.value("select vedur.log_batch('other', 'w', 0, 1, 1000, 0, 0, 0, 0)")
+    db.execute(f"update vedur.batch_log set finished_at = clock_timestamp() - ({ages})")
+    assert low <= db.value(query("overview", "applied_rate"), ["q"]) <= high
 
 
 def test_stages_are_timed_and_written(db: vdb.Database) -> None:

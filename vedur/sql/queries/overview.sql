@@ -129,11 +129,18 @@ order by b.batch_nr desc
 limit %s
 
 -- name: applied_rate
--- Events a second that this node applied in the last minute.
-select coalesce(sum(b.events), 0)::float8 / 60
+-- Events a second that this node applied in the last minute. The log is a ring of 200 batches (vedur.log_batch): where
+-- it is full it may reach back less than a minute, so what it has is divided by the time that it reaches back.
+select coalesce(
+        sum(b.events) filter (where b.finished_at > pg_catalog.clock_timestamp() - interval '1 minute'),
+        0
+    )::float8
+    / case
+        when count(*) < 200 then 60
+        else least(60, greatest(1, extract(epoch from pg_catalog.clock_timestamp() - min(b.finished_at))::float8))
+    end
 from vedur.batch_log b
 where b.queue_name = %s
-    and b.finished_at > pg_catalog.clock_timestamp() - interval '1 minute'
 
 -- name: quarantine
 -- Events in quarantine, by table.
