@@ -1,4 +1,5 @@
-"""The status tree as text; pure. Layout is the contract's: information begins at column 30."""
+"""The status tree as text; pure. Layout is the contract's: information begins at column 30, and
+what is ours comes on lines of its own, or behind `Tick:`."""
 
 from __future__ import annotations
 
@@ -99,7 +100,8 @@ def tree_lines(status: SetStatus, *, colour: bool = False) -> list[str]:
 
 
 def compact_lines(status: SetStatus, *, colour: bool = False) -> list[str]:
-    """Format one line for each node, indented by depth."""
+    """Format one line for each node, indented by depth; what is longer than its column moves the
+    rest of its line."""
     children = by_provider(status.nodes)
     types = {node.name: node.type for node in status.nodes}
 
@@ -109,10 +111,10 @@ def compact_lines(status: SetStatus, *, colour: bool = False) -> list[str]:
         plain = info_lines(node, hop=hop)
         painted = info_lines(node, colour=colour, hop=hop)
         infos = "".join(
-            line + " " * (_INFO_WIDTH - len(seen))  # colours have no width
+            line + " " * max(2, _INFO_WIDTH - len(seen))  # colours have no width
             for line, seen in zip(painted, plain, strict=True)
         )
-        lines = [f"{head:<{_TITLE_WIDTH}}{infos}".rstrip()]
+        lines = [f"{head:<{_TITLE_WIDTH - 2}}  {infos}".rstrip()]
         for child in children.get(node.name, []):
             lines += walk(child, depth + 1)
         return lines

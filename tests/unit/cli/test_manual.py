@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from vedur.cli.manual.pages import PAGES, PARTS, filled, page
 from vedur.cli.manual.sql import sql_functions
+from vedur.cli.manual.status import _words
 from vedur.errors import StateError
 from vedur.sql import SCHEMAS
 
@@ -32,6 +34,36 @@ def test_a_part_must_be_marked() -> None:
     assert filled(text, {"x": "new\n"}) == "a\n<!-- generated: x -->\n\nnew\n\n<!-- end -->\nb\n"
     with pytest.raises(StateError, match="mark each once"):
         filled(text, {"y": "new\n"})
+
+
+@dataclass
+class Told:
+    """A value of a page.
+
+    first   what it is
+    second  what that is
+    """
+
+    first: int
+    second: int
+
+
+@dataclass
+class Glued:
+    """A value whose second field would be taken for prose.
+
+    first  what it is
+    second what that is
+    """
+
+    first: int
+    second: int
+
+
+def test_fields_are_told_behind_two_blanks() -> None:
+    assert _words(Told).splitlines()[-2:] == ["- `first`: what it is", "- `second`: what that is"]
+    with pytest.raises(StateError, match='docstring of Glued: write two blanks behind "second"'):
+        _words(Glued)
 
 
 def test_every_page_is_in_the_menu() -> None:

@@ -157,6 +157,19 @@ def test_compact_is_one_line_per_node() -> None:
     ]
 
 
+def test_what_is_longer_than_its_column_stays_apart() -> None:
+    long = "a" * 70
+    paused = node(long, "leaf", None, paused=True, uptodate=False, attrs={"k": "v"})
+    for colour in (False, True):
+        (line,) = compact_lines(SetStatus("q", long, (paused,)), colour=colour)
+        assert re.split("  +", re.sub(r"\x1b\[\d+m", "", line)) == [
+            f"{long} (leaf)",
+            "Tables: 4/0/0",
+            "Lag: 18s, Tick: 2238, PAUSED, NOT UPTODATE",
+            "Attr: k=v",
+        ]
+
+
 def test_trouble_is_red_on_a_terminal() -> None:
     late = SetStatus("q", "r", (node("r", "root", None, lag=61.0),))
     assert any("\x1b[31mLag: 1m1s\x1b[0m" in line for line in tree_lines(late, colour=True))

@@ -8,6 +8,7 @@ from typing import Any
 from vedur.catalog.quarantine import StuckEvent
 from vedur.catalog.sequences import SequenceInfo
 from vedur.catalog.watch import TableProblem
+from vedur.errors import StateError
 from vedur.status.agreement import Disagreement
 from vedur.status.detail import (
     BatchEntry,
@@ -80,13 +81,15 @@ def status_page() -> str:
 
 
 def _words(kind: type[Any]) -> str:
-    """Format a docstring; indented lines that begin with a field become a list."""
+    """Format a docstring; lines that begin with a field and two blanks become a list."""
     lines = [line.strip() for line in (kind.__doc__ or "").strip().splitlines()]
     names = {item.name for item in fields(kind)}
     shown = []
     for line in lines:
         word, _, rest = line.partition(" ")
-        shown.append(f"- `{word}`: {rest.strip()}" if word in names and "  " in line else line)
+        if word in names and not rest.startswith(" "):
+            raise StateError(f'docstring of {kind.__name__}: write two blanks behind "{word}"')
+        shown.append(f"- `{word}`: {rest.strip()}" if word in names else line)
     return "\n".join(shown)
 
 
