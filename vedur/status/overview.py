@@ -73,7 +73,8 @@ class Overview:
 
 
 def node_dict(node: NodeDetail) -> dict[str, Any]:
-    """Convert one node to plain values for JSON, with what `status --json` shows of it."""
+    """Convert one node to plain values for JSON, with what `status --json` shows of it; the fields
+    of both values meet in `lag` only."""
     values = asdict(node)
     del values["status"]
     values["replay_errors"] = [stuck_dict(stuck) for stuck in node.replay_errors]
