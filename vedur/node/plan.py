@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from vedur.errors import StateError
 from vedur.node.epoch import Reign
+from vedur.node.info import NodeType
 
 #: Attributes of a node while its consumer is being moved: which, where to, and whether the move
 #: itself has paused it. `status` shows them, and they tell the next run what was begun.
@@ -65,7 +66,7 @@ class Member:
     @property
     def has_queue(self) -> bool:
         """Whether other nodes can read from it; one that does not answer may have a queue."""
-        return self.type != "leaf"
+        return not self.type or NodeType(self.type).has_queue
 
 
 Members = Mapping[str, Member]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from vedur.errors import StateError
+from vedur.node.info import NodeType
 from vedur.node.plan import (
     Member,
     children_of,
@@ -43,6 +44,12 @@ def tree(*changed: Member) -> dict[str, Member]:
 
 
 GONE = Member("b", failure="timeout expired")
+
+
+@pytest.mark.parametrize("kind", list(NodeType))
+def test_whether_a_member_has_a_queue_is_said_by_its_type(kind: NodeType) -> None:
+    assert member("x", str(kind), None).has_queue is kind.has_queue
+    assert GONE.has_queue, "one that does not answer may have a queue"
 
 
 def test_a_move_and_what_is_left_of_it() -> None:

@@ -1,4 +1,4 @@
-"""Which role a worker takes, by what its database says of the node."""
+"""Which role a worker takes, and where its batches go on to, by what its database says."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import pytest
 
 from vedur.errors import StateError
 from vedur.node import NodeType, WorkerState
+from vedur.worker.branch_queue import BranchQueue
+from vedur.worker.combined_queue import CombinedQueue
+from vedur.worker.own_queue import choose_own_queue
 from vedur.worker.roles import Role, choose_role
 from vedur.worker.roles.branch import BranchRole
 from vedur.worker.roles.leaf import LeafRole
@@ -61,3 +64,11 @@ def test_a_part_without_a_combined_node_to_merge_into_is_refused(combined_type: 
 def test_no_type_of_node_is_without_a_role_of_its_own(node_type: NodeType) -> None:
     others = [choose_role(node(other)) for other in NodeType if other is not node_type]
     assert choose_role(node(node_type)) not in others
+
+
+def test_a_branch_and_a_part_pass_their_batches_on_and_others_nothing() -> None:
+    assert choose_own_queue("q", node(NodeType.BRANCH)) == BranchQueue("q")
+    assert choose_own_queue("q", node(NodeType.LEAF, "all", "root")) == CombinedQueue("q")
+    for node_type in NodeType:
+        state = node(node_type)
+        assert (choose_own_queue("q", state) is not None) is state.passes_on
