@@ -13,11 +13,11 @@ from vedur.errors import StateError
 from vedur.node.info import NodeType, get_node_info
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.change_handler import ChangeHandler, change_handler
+from vedur.ops.combined import require_nobody_below
 from vedur.ops.compare import CompareOptions, compare
 from vedur.ops.compare_tables import warn_below
 from vedur.ops.drop_node import drop_node
 from vedur.ops.move_position import MoveTo, move_position
-from vedur.ops.parts import require_nobody_below
 from vedur.ops.rejoin.run import RejoinOptions, rejoin
 from vedur.ops.remove_table import remove_table
 from vedur.ops.repair import RepairOptions, repair

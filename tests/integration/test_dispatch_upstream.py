@@ -28,7 +28,7 @@ from tests.labs.leaf import Leaf
 from tests.oracle.upstream_dispatch import is_there, run_upstream
 from vedur.handlers.dispatch import PRESETS
 from vedur.pipeline.replay import commit, row_by_row
-from vedur.pipeline.replay.parts import read_moment
+from vedur.pipeline.replay.partitions import read_moment
 from vedur.worker.loop import Worker
 
 __all__ = ["applied", "quick_leaf"]

@@ -43,6 +43,13 @@ from vedur.names import parse_name, read_name
 from vedur.node.info import NodeInfo, NodeType
 from vedur.node.position import wake_worker
 from vedur.ops.change_table import DEFAULT, check_policy
+from vedur.ops.combined import (
+    require_all_changes,
+    require_nobody_below,
+    require_own_rows,
+    take_to_branch,
+    waits_behind,
+)
 from vedur.ops.copy_node import CopyNodes, copy_node_option
 from vedur.ops.create_table import create_table, plan_foreign_keys
 from vedur.ops.fitness import (
@@ -58,13 +65,6 @@ from vedur.ops.fitness import (
     why_not,
 )
 from vedur.ops.handlers import all_words, handler_mark, plan_handler, require_handler_fit
-from vedur.ops.parts import (
-    require_all_changes,
-    require_nobody_below,
-    require_own_rows,
-    take_to_branch,
-    waits_behind,
-)
 from vedur.ops.passed import require_children, require_keyed, require_passed
 from vedur.ops.session import Session, choose, is_glob, meant, sync_tables
 from vedur.ops.wait_sync import wait_sync

@@ -17,9 +17,9 @@ from vedur.errors import StateError, UsageError
 from vedur.handlers.registry import resolve
 from vedur.names import parse_name
 from vedur.node.info import NodeInfo
+from vedur.ops.combined import require_all_changes, require_no_part_column
 from vedur.ops.compare_tables import chosen_tables
 from vedur.ops.move_rows import RowMove, find_source, move_rows
-from vedur.ops.parts import require_all_changes, require_no_part_column
 from vedur.ops.passed import require_passed
 from vedur.ops.session import Session
 from vedur.tables.checks import TableAt, require_condition

@@ -37,6 +37,7 @@ from vedur.handlers.registry import Handled, handler_attr, resolve
 from vedur.names import parse_name
 from vedur.node.info import NodeInfo
 from vedur.node.position import wake_worker
+from vedur.ops.combined import require_all_changes, require_no_part_column
 from vedur.ops.compare_tables import provided_tables, unready
 from vedur.ops.copy_node import CopyNodes
 from vedur.ops.handlers import (
@@ -46,7 +47,6 @@ from vedur.ops.handlers import (
     require_times,
 )
 from vedur.ops.move_rows import RowMove, find_source, move_rows
-from vedur.ops.parts import require_all_changes, require_no_part_column
 from vedur.ops.passed import (
     require_children,
     require_keyed,

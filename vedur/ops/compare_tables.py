@@ -16,8 +16,8 @@ from vedur.handlers.registry import handler_problem, require_handlers, stored_ha
 from vedur.node.endpoint import Endpoint
 from vedur.node.info import NodeInfo
 from vedur.node.moment import Meet, Moment, Nodes, at_one_moment, meet
+from vedur.ops.combined import require_own_rows
 from vedur.ops.copy_node import CopyNodes
-from vedur.ops.parts import require_own_rows
 from vedur.ops.session import Session, choose, is_glob, meant
 from vedur.tables.part_rows import why_untold
 

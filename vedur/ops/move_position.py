@@ -30,7 +30,7 @@ from vedur.node.position import (
     set_consumer_completed,
 )
 from vedur.node.state import hold_back_watermark
-from vedur.ops.parts import require_unmerged
+from vedur.ops.combined import require_unmerged
 from vedur.ops.session import Session
 from vedur.sql import query
 

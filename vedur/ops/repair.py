@@ -23,6 +23,7 @@ from vedur.handlers.registry import require_handlers, stored_handler
 from vedur.node.info import NodeInfo
 from vedur.node.moment import Moment, Nodes, meet
 from vedur.node.position import lock_position
+from vedur.ops.combined import require_nobody_below
 from vedur.ops.compare_tables import (
     Counterparts,
     local_tables,
@@ -33,7 +34,6 @@ from vedur.ops.compare_tables import (
     warn_below,
     warn_waiting,
 )
-from vedur.ops.parts import require_nobody_below
 from vedur.ops.session import Session
 from vedur.pipeline.spark.command_session import end_spark, start_spark
 from vedur.sql import query

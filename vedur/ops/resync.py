@@ -18,9 +18,9 @@ from vedur.change.attrs import COPY_NODE, HANDLER_MARK, encode_attrs
 from vedur.errors import StateError, UsageError
 from vedur.node.info import NodeInfo
 from vedur.node.position import wake_worker
+from vedur.ops.combined import require_nobody_below, require_own_rows
 from vedur.ops.copy_node import CopyNodes, copy_node_option
 from vedur.ops.handlers import read_handled, require_emptied
-from vedur.ops.parts import require_nobody_below, require_own_rows
 from vedur.ops.session import Session, choose
 from vedur.tables.part_rows import why_untold
 

@@ -61,8 +61,8 @@ from vedur.node.setup import (
     untag,
 )
 from vedur.node.state import change_consumer_provider, watermark_of
+from vedur.ops.combined import require_unmerged
 from vedur.ops.compare_tables import make_nodes, pair_at_one_moment, plan_pair
-from vedur.ops.parts import require_unmerged
 from vedur.ops.rejoin.plan import Found, Plan, Way, make_plan, read_found
 from vedur.ops.rejoin.tables import (
     RejoiningNode,

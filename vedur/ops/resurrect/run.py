@@ -56,9 +56,9 @@ from vedur.node.setup import (
 )
 from vedur.node.state import change_consumer_provider
 from vedur.node.takeover import ended_by, explain_unturned
+from vedur.ops.combined import require_unmerged
 from vedur.ops.compare_tables import make_nodes
 from vedur.ops.members import SetView, read_members
-from vedur.ops.parts import require_unmerged
 from vedur.ops.rejoin.tables import (
     RejoiningNode,
     give_to_worker,

@@ -31,7 +31,7 @@ from vedur.db import Database
 from vedur.errors import DatabaseError, RowByRowNeeded, StaleStage, StateError, VedurError
 from vedur.pipeline.replay.in_order import Ordered
 from vedur.pipeline.replay.merge import Merged, Step, TableMerge, merge_together
-from vedur.pipeline.replay.parts import find_part, read_moment
+from vedur.pipeline.replay.partitions import find_partition, read_moment
 from vedur.pipeline.replay.row_by_row import RowWise
 from vedur.pipeline.replay.staged import TOGETHER, Staged, StagedTable
 from vedur.pipeline.replay.staging_tables import log_name
@@ -261,7 +261,7 @@ class Commit:
         source = self.staged.source
         moments = merge.read_moments() if spec.by_event else [read_moment(self.db, spec, source)]
         for moment in moments:
-            part = find_part(self.db, spec, moment)
+            part = find_partition(self.db, spec, moment)
             if part is not None:
                 yield replace(merge, part=part, moment=moment if spec.by_event else "")
 

@@ -23,7 +23,7 @@ from vedur.db import Database
 from vedur.errors import StateError
 from vedur.names import quote_ident
 from vedur.pipeline.replay.handled import NO_ROWS
-from vedur.pipeline.replay.parts import find_part, read_moment
+from vedur.pipeline.replay.partitions import find_partition, read_moment
 from vedur.sql import query
 from vedur.tables.mapping import TableSpec, row_key
 from vedur.tables.match import unbounded
@@ -101,7 +101,7 @@ class RowWise:
             moment = self._moment(event, said, spec)
             if (spec.name, moment) not in self._parts:
                 when = moment or read_moment(self.db, spec, self.source)
-                part = find_part(self.db, spec, when)
+                part = find_partition(self.db, spec, when)
                 self._parts[spec.name, moment] = None if part is None else _of_part(spec, part)
 
     def _moment(self, event: Event, said: EventType, spec: TableSpec) -> str:

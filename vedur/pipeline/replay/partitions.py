@@ -19,7 +19,7 @@ def read_moment(db: Database, spec: TableSpec, source: EventRange | None) -> str
     return str(db.value(query("replay", "clock")))
 
 
-def find_part(db: Database, spec: TableSpec, moment: str) -> str | None:
+def find_partition(db: Database, spec: TableSpec, moment: str) -> str | None:
     """Return the partition of a time, quoted, and make it if it is not there; None where what
     belongs there is to be left out."""
     words = [spec.home, spec.partition_words, moment]
