@@ -100,7 +100,8 @@ def unregister_subscriber(db: Database, queue: str, name: str, *, node: str = ""
 
 
 def set_node_attrs(db: Database, queue: str, attrs: str | None, *, quiet: bool = False) -> Answer:
-    """Store the urlencoded attributes of the local node."""
+    """Replace all attributes of the local node by these, urlencoded; None takes all away. Whoever
+    sets one reads the others first and gives them, too."""
     return command(db, "pgq_node.set_node_attrs", queue, attrs, quiet=quiet)
 
 

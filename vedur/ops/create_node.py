@@ -39,6 +39,7 @@ from vedur.node.epoch import (
 )
 from vedur.node.fresh_tick import fresh_tick
 from vedur.node.info import (
+    SYNC_WATERMARK,
     Location,
     NodeInfo,
     NodeType,
@@ -310,7 +311,7 @@ def _begin_queue(
     for name, value in row._asdict().items():
         db.call("pgq.set_queue_config", queue, name, value)
     if sync_watermark:
-        set_node_attrs(db, queue, encode_attrs({"sync_watermark": sync_watermark}), quiet=True)
+        set_node_attrs(db, queue, encode_attrs({SYNC_WATERMARK: sync_watermark}), quiet=True)
 
 
 def require_serving(provider: Database, info: NodeInfo) -> None:

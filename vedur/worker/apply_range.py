@@ -152,7 +152,9 @@ class AppliedRange(ABC, Generic[S]):
         """Write what the quarantine has gathered, in the transaction."""
 
     def publish(self, staged: S | None) -> None:
-        """Write events and ticks into the node's own queue, in the transaction."""
+        """Write events and ticks into the node's own queue, in the transaction. What is written
+        outside this server is written here, too, before the position, and must bear being written
+        again: the transaction may yet fail, and the range comes again."""
 
     @abstractmethod
     def set_position(self) -> None:

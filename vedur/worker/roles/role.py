@@ -17,7 +17,8 @@ class Role(ABC):
     work, or the start of a daemon never returns. It reports the lowest tick that this node and all
     below it need, or the provider's queue never rotates. A role that completes no batch clears the
     node's error itself, since only a position that is written does so otherwise. And where the
-    node has changed meanwhile (StaleStage), another round looks again.
+    node has changed meanwhile, it catches StaleStage itself (`LeafRole._stage_again`) and returns
+    True, so that another round looks again.
     """
 
     #: Rounds follow each other after so many times `loop_delay`.
