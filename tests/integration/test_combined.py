@@ -90,11 +90,20 @@ def test_scripts_truncates_and_foreign_tables_go_on_as_they_should(
         each = ("each.sql", "insert into notes values ('each')", True, "per-part=yes")
         call(lab.dbs[part], "londiste.execute_start", part, *each)
         call(lab.dbs[part], "londiste.execute_finish", part, "each.sql")
+    for part, note in (("p1", "A"), ("p2", "B"), ("p1", "B"), ("p2", "A")):
+        text = f"insert into notes values ('{note}')"
+        lab.dbs[part].execute("delete from londiste.applied_execute where execute_file = 'fix.sql'")
+        call(lab.dbs[part], "londiste.execute_start", part, "fix.sql", text, True)
+        call(lab.dbs[part], "londiste.execute_finish", part, "fix.sql")
+        lab.flow("d1")
+    for place in ("c1", "d1"):
+        assert lab.rows(place, table="notes") == ["(A)", "(B)", "(each)", "(each)"], place
+        lab.dbs[place].execute("delete from notes where note <> 'each'")
     write(lab, "p1", range(100, 105))
     write(lab, "p2", range(200, 205))
     lab.flow("d1")
     assert lab.require_union("c1", "d1")
-    assert [e.ev_type for e in lab.events()].count("EXECUTE") == 4
+    assert [e.ev_type for e in lab.events()].count("EXECUTE") == 8
     assert len(lab.rows("c1", table="notes")) == len(lab.rows("d1", table="notes")) == 2
     # the combined root does not have the table: it is for the nodes below, as with Londiste
     assert lab.rows("d1", table="only_below") == ["(1)"]

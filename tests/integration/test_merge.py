@@ -12,6 +12,7 @@ import pytest
 
 from tests.labs.in_process import without_spark  # noqa: F401
 from tests.labs.merge import MergeLab, PartLab, make_merge
+from tests.labs.pair import call
 from vedur import db as vdb
 from vedur import failpoint
 from vedur.catalog.tables import change_table_attr
@@ -555,6 +556,31 @@ def test_a_script_arrives_once_or_for_each_part(make_merge: MakeMerge) -> None:
     assert lab.merged() == lab.union()
     assert lab.leaf.value("select count(*) from notes") == 2
     assert [part.root.value("select count(*) from notes") for part in lab.parts] == [1, 1]
+
+
+def test_each_text_of_a_script_runs_once_whichever_part_brings_it(make_merge: MakeMerge) -> None:
+    lab = make_merge(3)
+    lab.make(DDL + "create table notes (note text);", "public.t")
+    add(lab, merge_all=True)
+    lab.start()
+    lab.wait_ok()
+
+    def bring(number: int, note: str) -> None:
+        part = lab.parts[number - 1]
+        text = f"insert into notes values ('{note}')"
+        # an operator who wants a root to run a name again takes it off the list there
+        part.root.execute("delete from londiste.applied_execute")
+        call(part.root, "londiste.execute_start", part.queue, "fix.sql", text, True)
+        call(part.root, "londiste.execute_finish", part.queue, "fix.sql")
+        lab.settle()
+
+    notes = "select array_agg(note) from notes"
+    for number, note in ((1, "A"), (2, "B"), (3, "A"), (2, "A"), (3, "B")):
+        bring(number, note)
+    assert lab.leaf.value(notes) == ["A", "B"]
+    for note in ("B", "A"):  # the first part runs A a second time, which nobody else has
+        bring(1, note)
+    assert lab.leaf.value(notes) == ["A", "B", "A"]
 
 
 @pytest.mark.slow

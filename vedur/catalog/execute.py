@@ -25,6 +25,13 @@ def execute_start(
     return answer
 
 
+def note_script(db: Database, name: str, script: str, origin: str) -> bool:
+    """Write that a set has brought a script here; True where it has run because of another set.
+
+    Waits for another transaction that is bringing a script of this name."""
+    return bool(db.value(query("catalog", "note_script"), [name, script, origin]))
+
+
 def execute_finish(db: Database, queue: str, name: str) -> Answer:
     """The script has run; on the root this sends it to all nodes."""
     accept_script(db, queue)

@@ -10,7 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from vedur.catalog.execute import execute_finish, execute_start, read_local_names
+from vedur.catalog.execute import (
+    execute_finish,
+    execute_start,
+    note_script,
+    read_local_names,
+)
 from vedur.catalog.sequences import global_remove_seq, global_update_seq
 from vedur.catalog.tables import global_add_table, global_remove_table
 from vedur.change.event import Event
@@ -235,10 +240,14 @@ def run_script(db: Database, queue: str, event: Event) -> None:
     name, script = event.ev_extra1 or "", event.ev_data or ""
     attrs = ScriptAttrs.parse(event.ev_extra2)
     name = known_as(name, queue, attrs.values)
-    answer = execute_start(
-        db, queue, name, script, expect_root=False, attrs=event.ev_extra2 or None
-    )
-    if answer.code > 200:
+    # through a combined queue the event tells which part it is from
+    has_run = note_script(db, name, script, event.ev_extra4 or queue)
+    if not has_run:
+        answer = execute_start(
+            db, queue, name, script, expect_root=False, attrs=event.ev_extra2 or None
+        )
+        has_run = answer.code > 200
+    if has_run:
         begin_copies_anew(db, queue, name, without_transaction(script))
         return
     reach("script.started")

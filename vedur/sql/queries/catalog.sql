@@ -389,6 +389,10 @@ select e.execute_sql
 from londiste.applied_execute e
 where e.execute_file = %s
 
+-- name: note_script
+-- Has another set brought this script here as often as this one?
+select vedur.note_script(%s, %s, %s)
+
 -- name: has_objects
 -- Which of the named objects are here: relations of a kind, by the contract's name.
 select n.nspname || '.' || c.relname as name

@@ -28,7 +28,8 @@ as $$
 -- has; and a TRUNCATE of a table that has rows of other parts, too, since it does not say whose rows are meant. Tables that this
 -- node does not have at all are passed on.
 --
--- A script that is to run for each part gets the part's name behind its own: nodes below run a script of one name once.
+-- A script that is to run for each part gets the part's name behind its own: nodes below run a script of one name and text once.
+-- Others tell in ev_extra4 which part they are from: see vedur.note_script.
 --
 -- Parameters:
 --     i_part_name         cascaded queue of the part; this node is a leaf of it
@@ -128,14 +129,15 @@ begin
             'insert into %s (ev_id, ev_time, ev_txid, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4)'
             ' select nextval($2), e.ev_time, txid_current(), e.ev_type, e.ev_data,'
             ' case when e.ev_type = ''EXECUTE'' and e.ev_extra2 ~ ''(^|&)per-part='' then e.ev_extra1 || $5 else e.ev_extra1 end,'
-            ' e.ev_extra2, e.ev_extra3, e.ev_extra4'
+            ' e.ev_extra2, e.ev_extra3, case when e.ev_type = ''EXECUTE'' then coalesce(e.ev_extra4, $6) else e.ev_extra4 end'
             ' from ('
             '     select * from only %s'
             '     where slice = any ($1) and ev_type not like ''pgq.%%'' and ev_type not like ''londiste.%%'''
             '         and (%s = any ($3)) is not true and (%s = any ($4) and %s) is not true'
             '     order by ev_id'
             ' ) e', _table, _stage, _name, _name, _empties)
-        using i_slices, _queue.queue_event_seq::regclass, _absent, _shared, ' [' || i_part_name || ']';
+        using i_slices, _queue.queue_event_seq::regclass, _absent, _shared, ' [' || i_part_name || ']',
+            i_part_name;
         get diagnostics _count = row_count;
     end if;
 
