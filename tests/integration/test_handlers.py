@@ -223,6 +223,26 @@ def test_rows_move_between_shards(
     histories()
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_row_without_a_hash_is_of_the_first_shard(
+    quick_leaf: Callable[..., Leaf], use_handlers: UseHandlers, number: int
+) -> None:
+    use_handlers(**SHARD_SETTINGS)
+    leaf = quick_leaf()
+    leaf.pair.table("public.t", DDL)
+    set_handler(leaf.leaf, "public.t", f"shard(hash_expr=shop&shard_nr={number}&shard_count=2)")
+    for text in (
+        "insert into t values (1, null, 'none'), (2, 2, 'even'), (3, 3, 'odd')",
+        "update t set shop = null where id = 3",
+        "update t set shop = 1 where id = 1",
+        "delete from t where shop is null",
+    ):
+        leaf.root.execute(text)
+        leaf.catch_up()
+        share = f"select t::text from t where coalesce(shop, 0) & 1 = {number} order by 1"
+        assert local_rows(leaf) == [row[0] for row in leaf.root.query(share)], text
+
+
 def test_shards_are_copied_and_asked_for(quick_lab: Lab, use_handlers: UseHandlers) -> None:
     use_handlers(**SHARD_SETTINGS)
     lab = quick_lab

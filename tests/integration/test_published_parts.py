@@ -61,7 +61,7 @@ def arguments(nr: int = 0, count: int = 2, pass_on: str = "") -> list[str]:
 
 
 def condition(nr: int = 0, count: int = 2) -> str:
-    return f"((shop) & {count - 1}) = {nr}"
+    return f"(coalesce((shop), 0) & {count - 1}) = {nr}"
 
 
 def make(make_chain: MakeChain, nodes: int = 3, own: Sequence[str] = ("n2",), **more: Any) -> Chain:

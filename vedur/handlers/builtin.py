@@ -166,7 +166,7 @@ class Shard(Handler):
     """The rows of one shard, by the hash of a column."""
 
     name = "shard"
-    summary = "The rows whose hash of a key column is this node's share."
+    summary = "The rows whose hash of a key column is this node's share; without a hash: shard 0."
     depends_on = "the shard of this node (shard_info_sql) is"
     arguments = (
         Argument("key", "the column that is hashed"),
@@ -214,14 +214,15 @@ class Shard(Handler):
         return number, count
 
     def _expression(self, names: Mapping[str, str]) -> str:
-        """Return the hash of a row, in names of this node."""
+        """Return the hash of a row, in names of this node. Without one (NULL) a row would be of no
+        shard, lost to all, so it counts as of hash 0."""
         given = self.argument("hash_expr")
         if given:
-            return f"({given})"
+            return f"coalesce(({given}), 0)"
         if names and self.key not in names:
             raise UsageError(f'the column list leaves out "{self.key}", which is hashed')
         function = parse_name(self.options.get("shard_hash_func") or HASH_FUNCTION)
-        return f"{function.quoted}({quote_ident(names.get(self.key, self.key))})"
+        return f"coalesce({function.quoted}({quote_ident(names.get(self.key, self.key))}), 0)"
 
     def trigger_words(self, names: Mapping[str, str]) -> Sequence[str]:
         """Let events tell the hash in ev_extra3, as nodes of upstream's need it."""

@@ -169,16 +169,16 @@ def test_scopes_become_maps() -> None:
 
 def test_a_shard_is_a_condition() -> None:
     shard = stored("shard(key=Id)", (1, 3, 4))
-    assert shard.mapping.condition == '("partconf"."get_hash_raw"("Id") & 3) = 1'
+    assert shard.mapping.condition == '(coalesce("partconf"."get_hash_raw"("Id"), 0) & 3) = 1'
     own = stored("part(hash_expr=a%2Bb)", (0, 1, 2), "&copy_condition=c")
-    assert own.mapping.condition == "(c\n) and (((a+b) & 1) = 0\n)"
+    assert own.mapping.condition == "(c\n) and ((coalesce((a+b), 0) & 1) = 0\n)"
     renamed = stored("shard(key=a)", (0, 1, 2), "&columns=a%3Db")
-    assert renamed.mapping.condition == '("partconf"."get_hash_raw"("b") & 1) = 0'
+    assert renamed.mapping.condition == '(coalesce("partconf"."get_hash_raw"("b"), 0) & 1) = 0'
     named = stored("shard(key=Id&shard_nr=1&shard_count=4)")
     assert named.mapping.condition == shard.mapping.condition  # the node is not asked
     assert resolve(named).mark == ""  # type: ignore[union-attr]
     third = stored("shard(hash_expr=a&shard_nr=2&shard_count=3)")
-    assert third.mapping.condition == "(((a) % 3 + 3) % 3) = 2"
+    assert third.mapping.condition == "((coalesce((a), 0) % 3 + 3) % 3) = 2"
 
 
 @pytest.mark.parametrize(
