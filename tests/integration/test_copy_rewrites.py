@@ -39,6 +39,11 @@ MORE = (
     "insert into {t}_3 select g, 'c', 'c' from generate_series(400, 450) g;"
     "alter table {t} attach partition {t}_3 for values from (400) to (500)"
 )
+REATTACH = (
+    "begin; alter table {t} detach partition {t}_2; update {t}_2 set b = 'out';"
+    " insert into {t}_2 values (399, 'out', 'out');"
+    " alter table {t} attach partition {t}_2 for values from (200) to (400); commit"
+)
 SWAP = (
     "create table {t}_new (like {t} including all); insert into {t}_new select * from {t};"
     "alter table {t} rename to {t}_old; alter table {t}_new rename to {t}"
@@ -62,6 +67,7 @@ REWRITES: dict[str, tuple[str, str]] = {
     "detached": (TREE, "alter table {t} detach partition {t}_2"),
     "dropped": (TREE, "drop table {t}_2"),
     "attached": (TREE, MORE),
+    "reattached": (TREE, REATTACH),
 }
 
 

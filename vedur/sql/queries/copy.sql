@@ -68,14 +68,15 @@ where c.relkind = 'r'
 -- name: shape
 -- What tables are made of for this transaction: themselves and their partitions, their files, their columns
 -- that are copied. A snapshot of some time ago sees the shape of that time. Names count: tasks
--- read by name, and a table may have been put in the place of another.
+-- read by name, and a table may have been put in the place of another. So does the transaction that attached a
+-- partition: between a detach and an attach no trigger of the table sees what is written to it.
 with recursive part as (
-    select w.nr, c.oid, c.relkind, 0::oid as parent, false as leaving
+    select w.nr, c.oid, c.relkind, 0::oid as parent, false as leaving, null::xid as attached
     from unnest(%(schemas)s::text[], %(names)s::text[]) with ordinality w (schema_name, table_name, nr)
     join pg_catalog.pg_namespace n on n.nspname = w.schema_name
     join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = w.table_name
     union all
-    select p.nr, c.oid, c.relkind, p.oid, i.inhdetachpending
+    select p.nr, c.oid, c.relkind, p.oid, i.inhdetachpending, i.xmin
     from part p
     join pg_catalog.pg_inherits i on i.inhparent = p.oid and p.relkind = 'p'
     join pg_catalog.pg_class c on c.oid = i.inhrelid
@@ -84,7 +85,7 @@ select p.nr,
        p.oid::bigint as oid,
        p.parent::bigint as parent,
        pg_catalog.md5(pg_catalog.concat_ws(
-           ' ', p.parent, p.leaving, c.relkind, c.relfilenode, n.nspname, c.relname, (
+           ' ', p.parent, p.leaving, p.attached, c.relkind, c.relfilenode, n.nspname, c.relname, (
                select pg_catalog.string_agg(
                    pg_catalog.concat_ws(' ', a.attnum, a.atttypid, a.attname), ', ' order by a.attnum)
                from pg_catalog.pg_attribute a
