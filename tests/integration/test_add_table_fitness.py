@@ -96,6 +96,35 @@ def test_all_names_every_table_that_cannot_be_added(lab: Lab) -> None:
     assert names(lab.leaf) == ["s.b", "s.part"]
 
 
+def test_a_table_that_a_crash_empties_is_refused_on_every_node(lab: Lab) -> None:
+    lab.create_nodes()
+    tree = (
+        "create table s.tree (id int primary key) partition by range (id); {} partition of s.tree"
+    )
+    for db, kind in (
+        (lab.root_db, "create table s.tree1"),
+        (lab.leaf_db, "create unlogged table s.tree1"),
+    ):
+        db.execute(tree.format(kind) + " for values from (0) to (10)")
+    lab.root_db.execute("create table s.fast (id int primary key)")
+    lab.leaf_db.execute("create unlogged table s.fast (id int primary key)")
+    lab.root_db.execute("create table s.grown (id int primary key) partition by range (id)")
+    lab.root_db.execute(
+        "create unlogged table s.g1 partition of s.grown for values from (0) to (1)"
+    )
+    add_table(lab.root, AddTable(tables=["s.fast", "s.tree"]))
+    for session, table, part in (
+        (lab.root, "s.grown", "s.g1"),
+        (lab.leaf, "s.tree", "s.tree1"),
+        (lab.leaf, "s.fast", "s.fast"),
+    ):
+        with pytest.raises(StateError, match=f"table {part} is unlogged: a crash of this server"):
+            add_table(session, AddTable(tables=[table]))
+    lab.leaf_db.execute("alter table s.tree1 set logged; alter table s.fast set logged")
+    add_table(lab.leaf, AddTable(tables=["s.tree", "s.fast"]))
+    assert names(lab.leaf) == ["s.fast", "s.tree"]
+
+
 def test_missing_tells_what_cannot_be_added(
     lab: Lab,
     tmp_path: Path,

@@ -57,6 +57,7 @@ from vedur.ops.fitness import (
     left_out,
     read_pairs,
     require_alone,
+    require_logged,
     require_part_column,
     require_steady,
     unfit_tables,
@@ -364,6 +365,7 @@ def _choose(
             require_alone(session, options, table)
             mapping = options.mapping(table, plan_handler(session, info, options, table))
             nodes.require(mapping, expect_sync=options.expect_sync or not mapping.copies)
+        require_logged(session.db, [options.place(table) for table in chosen])
         return chosen  # named one by one: for everything else the contract has its own words
     unfit = {name: why for name, why in unfit.items() if name not in done}
     unfit |= unfit_tables(session, info.is_root, options, chosen)

@@ -96,6 +96,22 @@ def _keys(db: Database, tables: Sequence[str]) -> dict[str, Any]:
     return {row.name: row for row in db.query(query("catalog", "table_keys"), asked)}
 
 
+def _unlogged(db: Database, tables: Sequence[str]) -> dict[str, str]:
+    """Read which tables a crash of this server would empty, whole or in part, with the reason."""
+    rows = db.query(query("catalog", "unlogged_tables"), [list(tables)])
+    return {
+        row.name: f"table {row.unlogged} is unlogged: a crash of this server empties it, and "
+        "nothing brings its rows back (alter table ... set logged)"
+        for row in rows
+    }
+
+
+def require_logged(db: Database, tables: Sequence[str]) -> None:
+    """Raise where a crash of this server would empty one of the tables, whole or in part."""
+    for table, reason in _unlogged(db, tables).items():
+        raise StateError(f"{table} cannot be added: {reason}")
+
+
 def unfit_tables(
     session: Session, root: bool, options: AddTable, tables: Sequence[str]
 ) -> dict[str, str]:
@@ -103,7 +119,7 @@ def unfit_tables(
     db = session.db
     places = {table: options.place(table) for table in tables}
     present = _keys(db, list(places.values()))
-    keyless = unfit_keys(db, list(places.values()))
+    unfit = unfit_keys(db, list(places.values())) | _unlogged(db, list(places.values()))
     makes = not root and (options.create or options.create_full)
     found: dict[str, str | None] = {}
     for table, place in places.items():
@@ -113,7 +129,7 @@ def unfit_tables(
             how = "create it" if root else "create it, or use --create"
             found[table] = None if makes else f"table {place} does not exist here: {how}"
         else:
-            found[table] = keyless.get(place)
+            found[table] = unfit.get(place)
         if found[table] is None and not root:
             found[table] = sharing(session, options, table, place)
     return {table: reason for table, reason in found.items() if reason is not None}

@@ -199,6 +199,20 @@ where c.conrelid = %s
   and c.conparentid = 0
 order by pg_catalog.array_position(array['p', 'u', 'x', 'c', 'f'], c.contype::text), c.conname
 
+-- name: unlogged_tables
+-- Which of the named tables are unlogged, or have a partition that is: the first of these.
+select w.name, pg_catalog.min(u.nspname || '.' || u.relname) as unlogged
+from pg_catalog.unnest(%s::text[]) as w (name)
+     join pg_catalog.pg_class c
+          join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+          on n.nspname || '.' || c.relname = w.name and c.relkind in ('r', 'p')
+     cross join lateral (
+         select un.nspname, uc.relname
+         from (select c.oid union select t.relid from pg_catalog.pg_partition_tree(c.oid) t) as part (oid)
+              join pg_catalog.pg_class uc on uc.oid = part.oid and uc.relpersistence = 'u'
+              join pg_catalog.pg_namespace un on un.oid = uc.relnamespace) as u
+group by w.name
+
 -- name: table_keys
 -- Of the named tables that exist: the columns of the key by which changes find their rows, in its order, and the
 -- index that has them (no columns where there is none). The primary key; without one the index of the replica
