@@ -368,6 +368,10 @@ def test_what_speaks_against_it_is_said_and_nothing_is_changed(make_chain: MakeC
         n2.execute("alter table acct enable trigger user")
         n2.execute("alter table done drop constraint done_pkey")
         assert 'table "public.done" on "n2": it has no primary key' in reasons()
+        n1 = chain["n1"].db
+        n1.value("select vedur.watch_tables(%s)", [QUEUE])
+        n1.execute("drop table extra")
+        assert 'table "public.extra" on "n1": table public.extra was dropped; create' in reasons()
         with pytest.raises(StateError, match='"n2" cannot take over'):
             move(chain, "n1", "n2")
         assert roots(chain) == ["n1"]

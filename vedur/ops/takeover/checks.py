@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from vedur.catalog.copy_source import unready_parts
 from vedur.catalog.sequences import get_seq_list
 from vedur.catalog.tables import TableInfo, get_table_list, missing_part
+from vedur.catalog.watch import read_table_problems
 from vedur.db import Database
 from vedur.errors import StateError
 from vedur.names import quote_literal
@@ -159,6 +160,14 @@ def _tables(candidate: Candidate) -> Iterator[str]:
         count = candidate.db.value(query("takeover", "quarantined"), [queue])
         if count:
             yield f'{count} event(s) are in quarantine on "{new}": quarantine replay them first'
+    if candidate.root is not None and candidate.old is not None:
+        # Only the root knows of these: once it is a branch, nobody would tell of them any more.
+        for problem in read_table_problems(candidate.root, queue):
+            if problem.severity == "fail":
+                yield (
+                    f'table "{problem.table_name}" on "{candidate.old.name}": {problem.what}; '
+                    f"{problem.action}"
+                )
 
 
 def _sequences(candidate: Candidate) -> Iterator[str]:
