@@ -15,6 +15,7 @@ from vedur import db as vdb
 from vedur.db.conninfo import with_params
 from vedur.errors import ConnectError, LostPosition, StateError
 from vedur.node.info import NodeType
+from vedur.node.setup import register_location
 from vedur.ops.change_provider import change_provider
 from vedur.ops.drop_node import drop_node
 from vedur.ops.show import status
@@ -87,6 +88,19 @@ def test_the_database_of_a_branch_is_gone(make_chain: MakeChain) -> None:
     chain.tick()
     while leaf.worker.work():
         pass
+
+
+def test_a_branch_that_is_back_passes_on_that_it_was_called_dead(make_chain: MakeChain) -> None:
+    """The root was told that a branch is dead, and later that it is alive again. The leaf reads the
+    first of these by way of that branch, and must go on to the second."""
+    chain = filled(make_chain)
+    dead = "select dead from pgq_node.node_location where node_name = 'n2'"
+    for tag in (True, False):
+        register_location(chain.root, QUEUE, "n2", None, tag)
+        chain.root.execute("update t set v = %s", [f"dead: {tag}"])
+        chain.catch_up()
+        assert [chain.root.value(dead), chain["n3"].db.value(dead)] == [tag, False]
+        chain.require_same("t")
 
 
 def test_a_branch_is_made_no_node_from_under_its_children(make_chain: MakeChain) -> None:

@@ -2,8 +2,9 @@
 
 Nobody connects to a node that is tagged as dead: commands and the status page do not wait for it,
 and a worker whose provider it is applies nothing more, even if the node answers: another one may be
-made root meanwhile. The tag changes nothing else: its subscription holds back the queue of its
-provider until the node is dropped, or comes back and is tagged as alive.
+made root meanwhile. A tag that reaches it by way of that provider is old, and is left out
+(worker/system_events.py). The tag changes nothing else: the subscription of the node holds back
+the queue of its provider until the node is dropped, or comes back and is tagged as alive.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from vedur.db import Database, command, set_replication_role
 from vedur.errors import OtherEpoch, RefusedError, StateError
 from vedur.failpoint import reach
 from vedur.node.epoch import OTHER, keeps_epochs, note_reign
+from vedur.node.info import get_worker_state
 from vedur.node.part import can_combine, follow_part
 from vedur.node.position import unregister_consumer
 from vedur.node.state import set_global_watermark
@@ -107,7 +108,7 @@ class SystemEvents:
                 event.named(f"bad event in queue: {kind} is for queue {event.ev_extra1!r}")
             )
         if kind == "pgq.location-info":
-            dead = (event.ev_extra3 or "").lower() in _TRUE
+            dead = (event.ev_extra3 or "").lower() in _TRUE and not self._reads_from(node)
             args = (self.queue, node, event.ev_extra2, dead)
             command(self.db, "pgq_node.register_location", *args, quiet=True)
             self._note_reign(event)
@@ -117,6 +118,12 @@ class SystemEvents:
             self._move_watermark(_number(event))
         else:
             raise StateError(event.named(f"unknown cascade event: {kind}"))
+
+    def _reads_from(self, node: str) -> bool:
+        """Is it the node that has passed this event on? One that tells of its own end is back: a
+        node that took it for dead would read no more, and never be told so (tag-alive)."""
+        state = get_worker_state(self.db, self.queue)
+        return state is not None and state.provider_node == node
 
     def _follow_part(self, event: Event) -> None:
         """A combined root tells up to which tick it has merged a part: this node has that now, too.
