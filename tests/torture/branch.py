@@ -20,6 +20,7 @@ import tests.torture.rejoin  # noqa: F401  (the same: they register faults)
 from tests.torture import checks
 from tests.torture.commands import Done
 from tests.torture.faults import FAULTS, Cycle, NotReached, Run, of_node
+from tests.torture.own_shard import own_shard
 from tests.torture.rig import DBNAME, LEAF, MID, MID_TICKER, ROOT
 from tests.torture.schema import NAMES, OWNER
 from tests.torture.steps import MERGED, REACH, TITLES, choose, meanwhile, with_command
@@ -60,7 +61,7 @@ def at_branch(what: str, action: str) -> Run:
     """A fault where the branch does what a leaf does not."""
     point = f"branch.{what}"
     bring: dict[str, Callable[[Cycle], contextlib.AbstractContextManager[None]]] = {
-        "synced": _synced, "reopened": _reopened,
+        "synced": _synced, "reopened": _reopened, "left_out": own_shard,
     }  # fmt: skip
 
     def run(c: Cycle) -> None:
@@ -68,7 +69,7 @@ def at_branch(what: str, action: str) -> Run:
         other = choose(c, "batch") if action == "hold" else None
         with bring.get(what, lambda c: contextlib.nullcontext())(c):
             c.rig.arm(c.process, point, action, c.rng.randint(0, 4) if what == "published" else 0)
-            if what == "reopened":
+            if is_paused(c, MID):
                 c.rig.ok(MID, "resume")
             if not c.rig.fired(c.process, REACH):
                 raise NotReached(point)

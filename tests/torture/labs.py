@@ -9,7 +9,8 @@ import tests.torture.merging.steps
 import tests.torture.moving_root
 import tests.torture.nodes
 import tests.torture.quarantine
-import tests.torture.rejoin  # noqa: F401  (the same)
+import tests.torture.rejoin
+import tests.torture.undoing  # noqa: F401  (the same)
 from tests.torture.branch import CASCADE
 from tests.torture.chain import Chain
 from tests.torture.faults import FAULTS

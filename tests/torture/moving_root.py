@@ -34,7 +34,10 @@ from vedur.ops.takeover.verify import Verdict
 #: Steps of a takeover that are reached where something is not as usual; see `register`.
 FAILOVER = ("tagged", "failed_over", "orphan_led", "pointed", "recopied")
 SURVIVOR = ("caught_up_from", "left")
-UNDOING = ("barred", "reopened")
+#: Steps of what undoes a takeover: tests/torture/undoing.py.
+UNDOING = tuple(f"takeover.{what}" for what in ("barred", "reopened", "untagged", "kept"))
+#: A step of a combined queue: tests/torture/merging.
+COMBINED = ("takeover.parts_level",)
 #: Steps that come where the leaf reads from the root that dies.
 LEAF_BELOW_ROOT = ("takeover.orphan_led", "takeover.pointed", "takeover.recopied")
 #: Steps at which the old root is closed, and the takeover can still be undone.
@@ -61,12 +64,12 @@ def _kind(c: Cycle, node: str) -> str:
     return str(c.rig.value(node, _TYPE, [QUEUE]))
 
 
-def _is_open(c: Cycle, node: str) -> bool:
+def is_open(c: Cycle, node: str) -> bool:
     return bool(c.rig.value(node, _OPEN, [QUEUE]))
 
 
 def _require_one_root(c: Cycle) -> None:
-    if _is_open(c, ROOT) and _is_open(c, MID):
+    if is_open(c, ROOT) and is_open(c, MID):
         raise checks.Failed("both nodes take writes")
 
 
@@ -75,11 +78,11 @@ def _require_shape(c: Cycle, root: str, branch: str, leaf: str) -> None:
     found = (_kind(c, root), _kind(c, branch), provider_of(c, branch), provider_of(c, LEAF))
     if found != ("root", "branch", root, leaf):
         raise checks.Failed(f"{root} should be root and {branch} its branch: {found}")
-    if not _is_open(c, root) or _is_open(c, branch):
+    if not is_open(c, root) or is_open(c, branch):
         raise checks.Failed(f"{root} should take writes, and {branch} should not")
 
 
-def _follow(c: Cycle, root: str, *nodes: str) -> None:
+def follow(c: Cycle, root: str, *nodes: str) -> None:
     """Changes of the root of now arrive."""
     began = c.rig.last_tick(root)
     for node in nodes:
@@ -90,7 +93,7 @@ def _follow(c: Cycle, root: str, *nodes: str) -> None:
 # -- what the operator and the writers do ----------------------------------------------------------
 
 
-def _takeover(old: str, new: str, *more: str) -> tuple[str, ...]:
+def takeover(old: str, new: str, *more: str) -> tuple[str, ...]:
     lag = () if {"--dead-root", "--dead-branch"} & set(more) else (_LAG,)
     return ("takeover", old, f"--node={new}", *lag, _PATIENCE, *more)
 
@@ -100,7 +103,7 @@ def _take_place(old: str, new: str) -> tuple[str, ...]:
     return ("takeover", old, f"--node={new}", _PATIENCE)
 
 
-def _again(c: Cycle, ini: str, *words: str) -> None:
+def again(c: Cycle, ini: str, *words: str) -> None:
     """The same command until it is done; it says why when it is not. A takeover is done with a leaf
     that is left because it has applied more: rejoin is its way."""
     deadline = time.monotonic() + _DONE
@@ -114,17 +117,17 @@ def _again(c: Cycle, ini: str, *words: str) -> None:
         time.sleep(0.3)
 
 
-def _abort(c: Cycle, ini: str) -> None:
+def abort(c: Cycle, ini: str) -> None:
     """Undo a takeover that was begun, until the old root is open again."""
     deadline = time.monotonic() + _DONE
-    while not _is_open(c, ROOT):
+    while not is_open(c, ROOT):
         done = c.rig.command(ini, "takeover", ROOT, "--abort")
         if time.monotonic() > deadline:
             raise checks.Failed(f"takeover --abort: {done.code}: {done.err}")
 
 
 @contextlib.contextmanager
-def _counted(c: Cycle, *, may_lose: bool = False) -> Iterator[None]:
+def counted(c: Cycle, *, may_lose: bool = False) -> Iterator[None]:
     """Writers count their commits, and at the end the root has had each of them once."""
     c.load.pause()
     before = int(c.rig.value(ROOT, _MARK))
@@ -147,20 +150,20 @@ def _made_equal(c: Cycle) -> tuple[str, ...]:
     return ("--copy",) if c.note["copied"] else ()
 
 
-def _write_to(c: Cycle, node: str) -> None:
+def write_to(c: Cycle, node: str) -> None:
     c.rig.writer = node
     c.load.reconnect()
 
 
-def _home(c: Cycle) -> None:
+def home(c: Cycle) -> None:
     """The way back: root is root, the branch and the leaf are below it as before."""
-    if not _is_open(c, ROOT) and _kind(c, ROOT) == "root" and not _is_open(c, MID):
-        _abort(c, ROOT)  # a fault that did not come to its step left it closed
+    if not is_open(c, ROOT) and _kind(c, ROOT) == "root" and not is_open(c, MID):
+        abort(c, ROOT)  # a fault that did not come to its step left it closed
     if _kind(c, MID) == "root":
-        _again(c, c.rng.choice((ROOT, MID)), *_takeover(MID, ROOT, "--no-compare"))
-    _write_to(c, ROOT)
+        again(c, c.rng.choice((ROOT, MID)), *takeover(MID, ROOT, "--no-compare"))
+    write_to(c, ROOT)
     if provider_of(c, LEAF) != MID or is_paused(c, LEAF):
-        _again(c, LEAF, "change-provider", f"--provider={MID}")
+        again(c, LEAF, "change-provider", f"--provider={MID}")
     _require_shape(c, ROOT, MID, MID)
 
 
@@ -176,46 +179,29 @@ def at_takeover(point: str, action: str) -> Run:
             c.rig.ok(LEAF, "change-provider", f"--provider={ROOT}")
         ini = c.rng.choice((ROOT, MID))
         more = ("--all",) if what == "moved" else ()
-        words = _takeover(ROOT, MID, "--no-compare", *more)
-        asked = _takeover(ROOT, MID, *more) if what == "compared" else words
-        with _counted(c):
+        words = takeover(ROOT, MID, "--no-compare", *more)
+        asked = takeover(ROOT, MID, *more) if what == "compared" else words
+        with counted(c):
             try:
-                _broken(c, point, action, ini, *asked)
+                broken(c, point, action, ini, *asked)
                 _require_one_root(c)
-                if what in CLOSED and not _is_open(c, ROOT) and c.rng.random() < 0.4:
+                if what in CLOSED and not is_open(c, ROOT) and c.rng.random() < 0.4:
                     c.note["then"] = "--abort"
-                    _abort(c, ini)
-                _again(c, ini, *words)
+                    abort(c, ini)
+                again(c, ini, *words)
             except NotReached:
-                _home(c)
+                home(c)
                 raise
             _require_shape(c, MID, ROOT, MID)
-            _write_to(c, MID)
-            _follow(c, MID, ROOT, LEAF)
-            _home(c)
-            _follow(c, ROOT, MID, LEAF)
+            write_to(c, MID)
+            follow(c, MID, ROOT, LEAF)
+            home(c)
+            follow(c, ROOT, MID, LEAF)
 
     return run
 
 
-def at_abort(point: str, action: str) -> Run:
-    """The command was killed with the root closed, and a fault comes while that is undone."""
-
-    def run(c: Cycle) -> None:
-        ini = c.rng.choice((ROOT, MID))
-        with _counted(c):
-            try:
-                words = _takeover(ROOT, MID, "--no-compare")
-                _broken(c, f"takeover.{c.rng.choice(CLOSED)}", "kill", ini, *words)
-                _broken(c, point, action, ini, "takeover", ROOT, "--abort")
-            finally:
-                _home(c)
-            _follow(c, ROOT, MID, LEAF)
-
-    return run
-
-
-def _broken(
+def broken(
     c: Cycle, point: str, action: str, ini: str, *words: str, spare: str | None = None
 ) -> None:
     command = lambda control: c.rig.command(ini, *words, control=control)  # noqa: E731
@@ -235,7 +221,7 @@ def at_failover(point: str, action: str) -> Run:
     def run(c: Cycle) -> None:
         quiet = point != "takeover.pointed" and c.rng.random() < 0.5
         c.note["quiet"] = quiet
-        with _counted(c, may_lose=not quiet):
+        with counted(c, may_lose=not quiet):
             _lose_root(c, point, quiet)
             _there_and_back(c, point, action, keep=quiet)
 
@@ -249,8 +235,8 @@ def _there_and_back(c: Cycle, point: str, action: str, *, keep: bool) -> None:
     finally:
         _bring_server_back(c, point, action)
     _bring_root_back(c, point, action, keep=keep)
-    _home(c)
-    _follow(c, ROOT, MID, LEAF)
+    home(c)
+    follow(c, ROOT, MID, LEAF)
 
 
 def _lose_root(c: Cycle, point: str, quiet: bool) -> None:
@@ -285,49 +271,59 @@ def _lose_root(c: Cycle, point: str, quiet: bool) -> None:
 
 
 def _fail_over(c: Cycle, point: str, action: str) -> None:
-    words = _takeover(ROOT, MID, "--dead-root")
+    words = takeover(ROOT, MID, "--dead-root")
     if point == "takeover.left":
         # a command that was killed after the survivor had moved has left it the subscription
         for step in ("takeover.caught_up_from", "provider.resumed"):
-            _broken(c, step, "kill", MID, *words, spare=ROOT)
+            broken(c, step, "kill", MID, *words, spare=ROOT)
     if point.startswith("takeover."):
         with contextlib.suppress(NotReached):  # somebody else says so, below
-            _broken(c, point, action, MID, *words, spare=ROOT)
+            broken(c, point, action, MID, *words, spare=ROOT)
             c.note["reached"] = True
-    _again(c, MID, *words)
-    if not _is_open(c, MID):
+    again(c, MID, *words)
+    if not is_open(c, MID):
         raise checks.Failed("the branch has taken over and takes no writes")
-    _write_to(c, MID)
+    write_to(c, MID)
     c.load.resume()
     if point == "takeover.pointed":
-        _again(c, LEAF, "rejoin", "--apply", *_made_equal(c))
+        again(c, LEAF, "rejoin", "--apply", *_made_equal(c))
     if provider_of(c, LEAF) != MID:
         raise checks.Failed(f"the leaf reads from {provider_of(c, LEAF)}")
-    _follow(c, MID, LEAF)
+    follow(c, MID, LEAF)
 
 
 def _bring_server_back(c: Cycle, point: str, action: str) -> None:
-    """The old root is there again, and learns that it was replaced."""
-    other = choose(c, "command") if point == "reign.deposed" and action == "hold" else None
-    if point == "reign.deposed":
-        c.rig.arm(ROOT, point, action)
+    """The old root is there again, and learns that it was replaced: from its own worker, or where
+    that is dead, from the one of the new root."""
+    looks = {"reign.deposed": ROOT, "reign.closed_other": c.rig.worker_name(MID)}.get(point)
+    if looks is None:
+        start_server(c.rig, ROOT)
+        return
+    other = choose(c, "command") if action == "hold" else None
+    old = c.rig.processes[ROOT]
+    if looks != ROOT:
+        old.held.set()
+        old.kill()
+    c.rig.arm(looks, point, action)
     start_server(c.rig, ROOT)
-    if point == "reign.deposed":
-        c.note["reached"] = c.rig.fired(ROOT, REACH)
-        meanwhile(c, ROOT, other)
+    if looks != ROOT:
+        c.rig.processes[looks].kill()  # it looks at the other members when it begins
+    c.note["reached"] = c.rig.fired(looks, REACH)
+    meanwhile(c, looks, other)
+    old.held.clear()
 
 
 def _bring_root_back(c: Cycle, point: str, action: str, *, keep: bool) -> None:
     if c.rng.random() < 0.5:
-        c.rig.wait(lambda: not _is_open(c, ROOT), "the old root to be deposed", 300)
+        c.rig.wait(lambda: not is_open(c, ROOT), "the old root to be deposed", 300)
     words = ("resurrect", "--keep-rows") if keep else ("resurrect", *_made_equal(c))
     if point.startswith("resurrect."):
         with contextlib.suppress(NotReached), _without_the_tick(c, point):
-            _broken(c, point, action, ROOT, *words)
+            broken(c, point, action, ROOT, *words)
             c.note["reached"] = True
-    _again(c, ROOT, *words)
+    again(c, ROOT, *words)
     _require_shape(c, MID, ROOT, MID)
-    _follow(c, MID, ROOT)
+    follow(c, MID, ROOT)
     lost = "select count(*) from vedur.lost_event where ev_extra1 like 't.%%'"
     c.note["lost"] = int(c.rig.value(ROOT, lost, []))
 
@@ -364,8 +360,8 @@ def at_survivor(point: str, action: str) -> Run:
         worker = c.rig.processes[c.rig.worker_name(MID)]
         with extra_node(c, "branch", LEAF) as create:
             _start_extra(c, create)
-            _again(c, EXTRA, "change-provider", f"--provider={ROOT}")
-            with _counted(c, may_lose=True):
+            again(c, EXTRA, "change-provider", f"--provider={ROOT}")
+            with counted(c, may_lose=True):
                 worker.held.set()
                 try:
                     worker.kill()
@@ -402,7 +398,7 @@ def at_adoption(point: str, action: str) -> Run:
     def run(c: Cycle) -> None:
         other = choose(c, "command") if action == "hold" else None
         worker = c.rig.processes[c.rig.worker_name(ROOT)]
-        with _counted(c):
+        with counted(c):
             c.load.pause()
             worker.held.set()
             try:
@@ -414,10 +410,10 @@ def at_adoption(point: str, action: str) -> Run:
             meanwhile(c, c.rig.worker_name(MID), other)
             last = "select kind from vedur.reign order by serial desc limit 1"
             c.rig.wait(lambda: c.rig.value(MID, last) == "adopted", "a reign of its own", 300)
-            _write_to(c, MID)
+            write_to(c, MID)
             c.load.resume()
-            _follow(c, MID, ROOT, LEAF)
-            _home(c)
+            follow(c, MID, ROOT, LEAF)
+            home(c)
         if not came:
             raise NotReached(point)
 
@@ -447,11 +443,11 @@ def at_branch_moved(point: str, action: str) -> Run:
             _start_extra(c, words)
             came = True
             try:
-                _broken(c, point, action, MID, *_take_place(MID, EXTRA))
+                broken(c, point, action, MID, *_take_place(MID, EXTRA))
             except NotReached:
                 came = False
             _replace(c, MID, EXTRA, lambda: provider_of(c, MID) == EXTRA)
-            _follow(c, ROOT, MID, LEAF)
+            follow(c, ROOT, MID, LEAF)
             _replace(c, EXTRA, MID, lambda: provider_of(c, MID) == ROOT)
             _replace(c, EXTRA, MID, lambda: _extra_state(c, "provider_node", MID) == MID)
         if not came:
@@ -483,24 +479,24 @@ def at_dead_branch(point: str, action: str) -> Run:
     def run(c: Cycle) -> None:
         with extra_node(c, "branch", LEAF) as create:
             _start_extra(c, create)
-            words = _takeover(MID, EXTRA, "--dead-branch", "--all")
+            words = takeover(MID, EXTRA, "--dead-branch", "--all")
             ini = c.rng.choice((ROOT, EXTRA))
             came = True
             c.rig.servers[MID].stop("immediate")
             try:
                 try:
-                    _broken(c, point, action, ini, *words, spare=MID)
+                    broken(c, point, action, ini, *words, spare=MID)
                 except NotReached:
                     came = False
-                _again(c, ini, *words)
+                again(c, ini, *words)
                 if provider_of(c, LEAF) != EXTRA:
                     raise checks.Failed("the leaf does not read from the new branch")
-                _follow(c, ROOT, LEAF)
+                follow(c, ROOT, LEAF)
             finally:
                 start_server(c.rig, MID)
-            _again(c, ROOT, "tag-alive", MID)
-            _follow(c, ROOT, MID)
-            _again(c, LEAF, "change-provider", f"--provider={MID}")
+            again(c, ROOT, "tag-alive", MID)
+            follow(c, ROOT, MID)
+            again(c, LEAF, "change-provider", f"--provider={MID}")
         if not came:
             raise NotReached(point)
 
@@ -518,8 +514,6 @@ def _maker(work: str, what: str) -> Callable[[str, str], Run]:
     special = {"branch_moved": at_branch_moved, "orphan_moved": at_dead_branch}
     if what in SURVIVOR:
         return lambda point, action: reached(at_survivor(point, action))
-    if what in UNDOING:
-        return at_abort
     return special.get(what, at_takeover)
 
 
@@ -527,8 +521,10 @@ def register() -> None:
     """Put all of them into the draw of the laboratory with a branch."""
     for work in ("takeover", "reign", "resurrect"):
         for what in POINTS[work]:
+            point = f"{work}.{what}"
+            if point in (*UNDOING, *COMBINED):
+                continue
             for action, title in TITLES.items():
-                point = f"{work}.{what}"
                 CASCADE[f"{title} at {point}"] = (1.0, _maker(work, what)(point, action))
 
 

@@ -35,6 +35,7 @@ create table t.ddl (id int primary key, note text);
 create table t."gone" (id int primary key, v text);
 create table t.mark (id int primary key, n int not null);
 create sequence t.free_seq;
+create table t.share (id int, shop int, v text, primary key (id, shop));
 """
 ROOT_ONLY = """
 create table t.part (id int primary key, grp int not null, note text, v int);
