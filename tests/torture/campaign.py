@@ -121,6 +121,8 @@ class Campaign:
             outcome = self._break(c, name, record)
             recovery = self.laboratory.recover(c)
             record |= self._look(c)
+        except KeyboardInterrupt:
+            raise  # somebody has ended it: that proves nothing
         except BaseException as error:
             record |= {"outcome": "FAILED", "error": repr(error)[:2000], "note": c.note}
             self._write(record)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,9 @@ ticker of its own on its server. Each fault of the first laboratory breaks here 
 branch, or the branch; besides, the leaf moves between the two, further nodes are created and
 dropped, the branch gets another name. And the root moves: the branch takes over from it while it
 works, or when its server is gone, the old root is brought back, and takes over again; after a fault
-the same command is given again, or `--abort`, and writers count what they have committed.
+the same command is given again, or `--abort`, and writers count what they have committed. A
+takeover or failover that has promoted nobody is undone, also where the branch is gone meanwhile.
+For single cycles the branch has a table of which it passes on its own shard only.
 {plain} of its cycles had workers that carry their tasks themselves, without Java, so that killing
 them at every step is cheap (`--plain`).
 
@@ -87,8 +89,9 @@ are terminated, Java is killed. After the fault nobody helps. Then writers rest,
 - every node comes to a tick written after the fault, every copy to its end;
 - all rows are equal (md5 over all rows of each table, taken on all servers by the campaign's own
   statements), and columns, indexes and foreign keys too;
-- the queue of the branch has had all ticks of the root's, each with the same events in all columns,
-  read side by side by a consumer without a gap; both queues are rotated;
+- the queue of the branch has had all ticks of the root's, each with the same events in all columns
+  (without those of the other shard, where it passes on its own), read side by side by a consumer
+  without a gap; both queues are rotated;
 - each provider knows the position of the node below, sequences are not behind;
 - no staging table, slice, consumer, hold, connection, old snapshot, prepared transaction,
   advisory lock, process or temporary file is left;
@@ -131,8 +134,8 @@ def page(records: list[Record], load: Record | None = None) -> str:
         here = [r for r in records if _lab(r) == lab]
         if not here and lab != "pair":
             continue
-        moments = [r for r in here if " at " not in r["fault"]]
-        steps = [r for r in here if " at " in r["fault"]]
+        moments = [r for r in here if not what_and_step(r["fault"])[1]]
+        steps = [r for r in here if what_and_step(r["fault"])[1]]
         fine = [r for r in good if _lab(r) == lab]
         text += f"\n## {title}: {len(fine):,} cycles\n"
         text += "\n### Faults at random moments\n\n" + _table(moments, "fault")
@@ -163,7 +166,7 @@ def _table(records: list[Record], title: str) -> str:
     for r in records:
         groups[r["fault"]].append(r)
     lines = [f"| {title} | tried | recovered | median s | max s |", "|---|--:|--:|--:|--:|"]
-    for name in sorted(groups, key=_order):
+    for name in sorted(groups, key=_place):
         tried = [r for r in groups[name] if r["outcome"] in ("recovered", "FAILED")]
         good = [r["recovery"] for r in tried if r["outcome"] == "recovered"]
         if not tried:
@@ -173,9 +176,13 @@ def _table(records: list[Record], title: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _order(name: str) -> tuple[str, str]:
-    what, _, step = name.partition(" at ")
-    return (step, what)
+def _place(name: str) -> tuple[str, str]:
+    """Split the name of a fault: the step and the node, none for a random moment, and what it is.
+    Faults are listed in this order."""
+    if not what_and_step(name)[1]:
+        return ("", name)
+    what, _, where = name.partition(" at ")
+    return (where, what)
 
 
 def _meanwhile(good: list[Record]) -> str:
@@ -210,39 +217,38 @@ def _not_reached(records: list[Record]) -> str:
 def _untried(lab: str, good: list[Record]) -> str:
     """What the campaign can do and has no record of: nobody should take it for tested."""
     faults = faults_of(lab)
-    left = sorted(faults.keys() - {r["fault"] for r in good}, key=_order)
+    left = sorted(faults.keys() - {r["fault"] for r in good}, key=_place)
     if not left:
         return ""
     text = f"\n### Not tried yet\n\n{len(left)} of {len(faults)} faults have no record:\n"
     groups: dict[str, list[str]] = defaultdict(list)
     for name in left:
-        what, _, step = name.partition(" at ")
+        step, what = _place(name)
         groups[step or "at random moments"].append(what)
     return text + "\n" + "\n".join(f"- {s}: {', '.join(w)}" for s, w in groups.items()) + "\n"
 
 
 def _named_steps(good: list[Record]) -> str:
-    """How far every step of the product was broken in each of the three ways, in any laboratory."""
-    broken: dict[str, set[str]] = defaultdict(set)
-    drawn: set[str] = set()
-    for lab in _LABS:
-        drawn |= {step for _, step in map(what_and_step, faults_of(lab)) if step}
-    for what, step in (what_and_step(r["fault"]) for r in good):
-        broken[step].add(what)
+    """How often every step of the product was broken in each of the three ways, in any laboratory;
+    first whether none is missing."""
+    ways = [TITLES[action] for action in ("error", "kill", "hold")]
+    drawn = {step for lab in _LABS for _, step in map(what_and_step, faults_of(lab)) if step}
+    times = Counter(what_and_step(r["fault"]) for r in good)
     steps = [f"{work}.{what}" for work, whats in POINTS.items() for what in whats]
-    whole = [step for step in steps if broken[step] >= set(TITLES.values())]
-    text = "\n## Named steps of all laboratories\n\n"
-    text += f"Of {len(steps)} named steps of the product, {len(whole)} have a record of an error, "
-    text += "a kill -9 and another fault, in one laboratory or another.\n"
-    part = [step for step in steps if step in drawn and step not in whole]
-    if part:
-        text += f"\n{len(part)} lack one or more of them:\n\n"
-        for step in part:
-            text += f"- {step}: {', '.join(sorted(set(TITLES.values()) - broken[step]))}\n"
+    part = [s for s in steps if s in drawn and not all(times[way, s] for way in ways)]
     never = [step for step in steps if step not in drawn]
+    whole = len(steps) - len(part) - len(never)
+    text = "\n## Named steps of all laboratories\n\n"
+    text += f"Of {len(steps)} named steps of the product, {whole} have a record of an error, "
+    text += "a kill -9 and another fault, in one laboratory or another.\n"
+    if part:
+        text += f"\n{len(part)} lack one or more of them: {', '.join(part)}.\n"
     if never:
         text += f"\n{len(never)} are broken by no fault of the campaign, but by other tests only: "
         text += ", ".join(never) + ".\n"
+    text += f"\n| step | {' | '.join(ways)} |\n|---|--:|--:|--:|\n"
+    for step in steps:
+        text += f"| {step} | {' | '.join(str(times[way, step] or '–') for way in ways)} |\n"
     return text
 
 

@@ -22,6 +22,7 @@ from tests.torture.faults import FAULTS, Cycle, NotReached, Run, crash, our_back
 from tests.torture.processes import java_of
 from tests.torture.rig import LEAF, MID, ROOT
 from tests.torture.schema import NAMES, OWNER, PART_CONDITIONS, PART_HERE
+from vedur.failpoint import NAMES as STEPS
 from vedur.failpoint import POINTS
 
 #: What the page calls them.
@@ -53,6 +54,8 @@ MERGED = ("copy.announced", "copy.led", "copy.joined", "copy.restored")
 ALONE = ("copy.emptied", "copy.loaded", "copy.rebuilt")
 #: Steps of tables to which nothing happens.
 QUIET = ("copy.moved_together", "copy.ok_together")
+#: Steps at the end of the task that stays, which under load comes of a fault only.
+LOST = ("resident.lost", "resident.closed")
 #: Works of the worker that use Spark.
 _SPARK = ("batch", "ahead", "copy", "resident")
 #: Commands that compare or repair use Spark.
@@ -68,7 +71,8 @@ _STARTS_WORKER = re.compile(
 def what_and_step(fault: str) -> tuple[str, str]:
     """Return what a fault does, and the named step at which it does that; none for other faults."""
     what, _, where = fault.partition(" at ")
-    return what, where.split(" ")[0]
+    step = where.split(" ")[0]
+    return (what, step) if step in STEPS else (fault, "")
 
 
 def is_dear(name: str, plain: bool = False) -> bool:
@@ -194,6 +198,18 @@ def _merged_copy(c: Cycle) -> None:
     )  # fmt: skip
 
 
+def _end_resident(c: Cycle) -> None:
+    """The task that stays loses its session: it is told to end, and given up."""
+    text = (
+        "select pg_terminate_backend(pid) from pg_stat_activity"
+        " where application_name = 'vedur resident task'"
+    )
+    try:
+        c.rig.wait(lambda: c.rig.query(c.node, text), "a task that stays", REACH)
+    except TimeoutError as error:
+        raise NotReached("no task stays") from error
+
+
 def _script_file(c: Cycle) -> str:
     """A script that adds a column, or drops the one that is there."""
     found = c.rig.query(
@@ -220,6 +236,8 @@ def _bring(work: str, point: str) -> Run:
         return _copy_alone
     if point.endswith("_together"):
         return _copy_together
+    if point in LOST:
+        return _end_resident
     return _BRING.get(work, lambda c: None)
 
 

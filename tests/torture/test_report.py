@@ -42,13 +42,20 @@ def test_steps_that_were_not_reached_count_for_nothing() -> None:
 def test_a_step_is_whole_with_an_error_a_kill_and_another_fault_in_any_laboratory() -> None:
     ways = ["error at batch.merged", "another fault at batch.merged on the branch"]
     records = [record(way, lab="cascade") for way in ways]
-    assert "\n- batch.merged: kill -9\n" in page(records).partition("Named steps of all")[2]
+    text = page(records).partition("Named steps of all")[2]
+    assert " 0 have a record of an error, a kill -9 and another fault" in text
+    assert "| batch.merged | 1 | – | 1 |" in text
     text = page([*records, record("kill -9 at batch.merged")]).partition("Named steps of all")[2]
     assert " 1 have a record of an error, a kill -9 and another fault" in text
-    assert "\n- batch.merged:" not in text
+    assert "| batch.merged | 1 | 1 | 1 |" in text
     for work, whats in POINTS.items():
-        for what in whats:
-            assert f"{work}.{what}" in text or f"{work}.{what}" == "batch.merged"
+        assert all(f"| {work}.{what} |" in text for what in whats)
+
+
+def test_words_of_a_fault_that_are_no_step_are_left_in_its_name() -> None:
+    name = "one queue is ended at once (-k), then all"
+    text = page([record(name, lab="merge")]).partition("Eight parts into one: 1")[2]
+    assert f"| {name} | 1 | 1 | 2.0 | 2.0 |" in text.partition("Faults at named steps")[0]
 
 
 def test_what_broke_while_a_step_was_held_has_its_own_table() -> None:

@@ -131,6 +131,8 @@ def _choose(c: MergeCycle, process: str) -> Run:
 
 #: Steps of copies that a part never has: a table for itself, another node than the provider.
 _NOT_HERE = ("rebuilt", "found", "left")
+#: Steps of copies that all parts begin together.
+TOGETHER = ("copy.led", "copy.joined", "copy.restored")
 _BRING: dict[str, Run] = {"ahead": _burst, "copy": _copy, "script": _script}
 _MOST_SKIPPED = {"batch": 12, "combined": 6, "ticker": 10, "root": 2, "copy": 3}
 
@@ -144,8 +146,9 @@ def at_step(process: str | None, point: str, action: str) -> Run:
         breaks = _choose(c, name) if action == "hold" else None
         most = _MOST_SKIPPED.get(work, 0)
         bring = _BRING.get(work, lambda c: None)
-        if point in ("copy.led", "copy.restored"):
-            most = 0
+        if point in TOGETHER:
+            bring = copy_whole
+            most = most if point == "copy.joined" else 0
         if point == "copy.foreign_keys":
             most, bring = 0, lambda c: copy_whole(c, "t.bills", "t.lines")
         c.rig.arm(name, point, action, c.rng.randint(0, most))
