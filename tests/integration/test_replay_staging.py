@@ -126,12 +126,12 @@ def test_parts_that_follow_each_other_are_merged_in_order(db: Database) -> None:
     assert (done.inserted, done.updated, done.deleted, done.missing) == (3, 1, 2, 1)
 
 
-def test_parts_that_overlap_elsewhere_are_still_in_order(db: Database) -> None:
+def test_parts_that_overlap_elsewhere_are_still_merged_in_sequence(db: Database) -> None:
     table = _parts(
         db, (1, 1, 1, "I", 1, "a"), (1, 4, 4, "I", 2, "b"), (2, 3, 3, "U", 1, "c"),
         (2, 6, 6, "U", 2, "d"),
     )  # fmt: skip
-    assert len(TableMerge(db, table, 0, [])._in_order()) == 2
+    assert len(TableMerge(db, table, 0, [])._parts_in_sequence()) == 2
     TableMerge(db, table, 0, []).run()
     assert db.query("select * from t order by 1") == [(1, "c"), (2, "d")]
 

@@ -94,7 +94,7 @@ class Commit:
         self._require_logged(staged)
         # Up to the first script no table has both net changes (or a truncate) and logged events:
         # `check` has such a one logged whole, and tables that share a local table, too. So the two
-        # groups are about different tables, and which goes first is of no matter: in the role of a
+        # groups are about different tables, and which goes first does not matter: in the role of a
         # replica no foreign key looks at another table. What is behind a script is always logged,
         # as its net changes would have been made with the tables as they were before.
         # Of the barriers only scripts have a place among the rows. The others are about nodes,
@@ -222,7 +222,7 @@ class Commit:
             if not table.rows:
                 continue
             if table.spec.partitions is not None and table.spec.partitions.field is None:
-                self._merge_parts(name, table, before)
+                self._merge_partitions(name, table, before)
                 continue
             merge = self._merge_of(name, table)
             steps = [] if self.replace or name in self.alone else merge.known_steps()
@@ -237,13 +237,13 @@ class Commit:
         after = self.staged.truncates.get(name, 0)
         return TableMerge(self.db, table, self.staged.slot, table.slices, after)
 
-    def _merge_parts(self, name: str, table: StagedTable, before: int) -> None:
+    def _merge_partitions(self, name: str, table: StagedTable, before: int) -> None:
         """Merge changes into the partitions of their times. Where one of them cannot be merged, all
         of the table are replayed one by one."""
         merge = self._merge_of(name, table)
         try:
             with self.db.transaction():
-                done = [part.run() for part in self._parts_of(merge)]
+                done = [each.run() for each in self._merges_by_partition(merge)]
         except RowByRowNeeded:
             self._again(name, merge.after, before)
             return
@@ -255,15 +255,16 @@ class Commit:
         for merged in done:
             self._count(name, merge, merged)
 
-    def _parts_of(self, merge: TableMerge) -> Iterator[TableMerge]:
+    def _merges_by_partition(self, merge: TableMerge) -> Iterator[TableMerge]:
         """Yield a merge for each partition, which is made if it is not there."""
         spec = merge.spec
         source = self.staged.source
         moments = merge.read_moments() if spec.by_event else [read_moment(self.db, spec, source)]
         for moment in moments:
-            part = find_partition(self.db, spec, moment)
-            if part is not None:
-                yield replace(merge, part=part, moment=moment if spec.by_event else "")
+            partition = find_partition(self.db, spec, moment)
+            if partition is not None:
+                chosen = moment if spec.by_event else ""
+                yield replace(merge, partition=partition, moment=chosen)
 
     def _merge_together(self, group: Sequence[_Known], before: int) -> None:
         """Several small tables at once; if the server refuses, by halves to see which it is."""

@@ -116,15 +116,15 @@ class Selection:
 
 @dataclass
 class TableMerge:
-    """One table of one batch; `after` is the event of its last truncate. `part` is the table that
-    the rows go to where a handler says so (quoted), `moment` the time of the changes that do."""
+    """One table of one batch; `after` is the event of its last truncate. `partition` is the table
+    that rows go to where a handler says so (quoted), `moment` the time of the changes that do."""
 
     db: Database
     table: StagedTable
     slot: int
     slices: list[int]
     after: int = 0
-    part: str = ""
+    partition: str = ""
     moment: str = ""
 
     def __post_init__(self) -> None:
@@ -140,7 +140,7 @@ class TableMerge:
         )
 
     def run(self) -> Merged:
-        """Merge: writes to the table. Raises `RowByRowNeeded` before anything was written."""
+        """Merge: writes to the table. Where it raises `RowByRowNeeded`, the table is as before."""
         staged = self.staged
         if self.table.rows > ANALYZE_ROWS:
             self._run("analyze", staged)
@@ -150,10 +150,10 @@ class TableMerge:
         alike = self._alike()
         parts: list[Part] = []
         if alike == Kind.UPDATE and self.table.rows > LATEST_ROWS:
-            parts = self._in_order()
+            parts = self._parts_in_sequence()
             alike = None if parts else alike
         elif alike is None:
-            parts = self._in_order()
+            parts = self._parts_in_sequence()
             if not parts and self.table.needs_fold:
                 staged = self._fold(staged)
             _require_composed(staged)  # a task may have found that already
@@ -223,11 +223,11 @@ class TableMerge:
         canonical = self.spec.canonical(self.keys)
         return canonical and not self.spec.condition and not self.after and not self.spec.partitions
 
-    def _in_order(self) -> list[Part]:
+    def _parts_in_sequence(self) -> list[Part]:
         """Return parts that can be merged one after the other like batches; none if they cannot.
 
         A fold rewrites all that is staged (0.95 s of CPU for 190,000 rows, where merging them
-        takes 0.75 s); in order only the keys that are in several parts cost something. It needs
+        takes 0.75 s); in sequence only the keys that are in several parts cost something. It needs
         parts whose runs of a key do not interleave: they may where transactions ran side by side.
         """
         parts = self._orderable()
@@ -239,7 +239,7 @@ class TableMerge:
         return parts
 
     def _orderable(self) -> list[Part]:
-        """Return several parts in the order of their first events, if order helps; else none."""
+        """Return several parts in the order of their first events, if that can help; else none."""
         parts = sorted(self.table.parts, key=lambda p: p.first)
         if not self._is_plain or not 1 < len(parts) <= MAX_PARTS:
             return []
@@ -481,7 +481,7 @@ class TableMerge:
         return query("replay", name).format(
             **{
                 "only": self.spec.only,
-                "dest": self.part or self.spec.dest,
+                "dest": self.partition or self.spec.dest,
                 "stage": stage_name(self.spec, self.slot),
                 "chosen": selected.condition,
                 "keys": ", ".join(keys),

@@ -43,7 +43,7 @@ class RowWise:
     missing_columns: dict[str, set[str]] = field(default_factory=dict)  # left out, by table
     source: EventRange | None = None  # where the events are from
     _texts: dict[tuple[str, ...], str] = field(default_factory=dict)
-    _parts: dict[tuple[str, str], TableSpec | None] = field(default_factory=dict)  # by time
+    _partitions: dict[tuple[str, str], TableSpec | None] = field(default_factory=dict)  # by time
     _moments: dict[str, str] = field(default_factory=dict)  # how a row tells its time, by table
 
     def send(self, chunk: list[Event]) -> None:
@@ -58,7 +58,7 @@ class RowWise:
 
     def _send(self, chunk: list[Event]) -> None:
         pending: list[tuple[str, Event, Any]] = []
-        self._find_parts(chunk)
+        self._find_partitions(chunk)
 
         def settle() -> None:
             for op, event, cursor in pending:
@@ -81,14 +81,14 @@ class RowWise:
         if self.empties(event):
             self._truncate(event)
             return
-        self._find_parts([event])
+        self._find_partitions([event])
         for op, text, params in self.statements(event):
             self._count(op, event, self.db.execute(text, params))
 
-    def _find_parts(self, chunk: list[Event]) -> None:
+    def _find_partitions(self, chunk: list[Event]) -> None:
         """Find or make the partitions that events go to by their time or that of the batch. What
         was made before may have been taken back with a failed event."""
-        self._parts.clear()
+        self._partitions.clear()
         for event in chunk:
             said = parse_type(event.ev_type)
             spec = self._spec(event, said)
@@ -99,10 +99,11 @@ class RowWise:
                     self._moments[spec.name] = _moment_of(self.db, spec)
                 continue
             moment = self._moment(event, said, spec)
-            if (spec.name, moment) not in self._parts:
+            if (spec.name, moment) not in self._partitions:
                 when = moment or read_moment(self.db, spec, self.source)
-                part = find_partition(self.db, spec, when)
-                self._parts[spec.name, moment] = None if part is None else _of_part(spec, part)
+                found = find_partition(self.db, spec, when)
+                place = None if found is None else _of_partition(spec, found)
+                self._partitions[spec.name, moment] = place
 
     def _moment(self, event: Event, said: EventType, spec: TableSpec) -> str:
         """Return the time that an event's row tells, empty where it is the batch's that counts."""
@@ -205,10 +206,10 @@ class RowWise:
         if said.format == "sql":
             raise StateError(event.named(f'table "{spec.name}": {NO_ROWS}'))
         if target.field is None:
-            part = self._parts[spec.name, self._moment(event, said, spec)]
-            if part is None:
+            place = self._partitions[spec.name, self._moment(event, said, spec)]
+            if place is None:
                 return []  # too old
-            spec = part
+            spec = place
             sets, where = ({n: v for n, v in d.items() if n != PART} for d in (sets, where))
             said = replace(said, keys=tuple(key for key in said.keys if key != PART))
         if target.row_mode == "keep_all":
@@ -475,10 +476,10 @@ def _takes_all(spec: TableSpec) -> bool:
     return spec.calls is not None and spec.calls.whole
 
 
-def _of_part(spec: TableSpec, part: str) -> TableSpec:
+def _of_partition(spec: TableSpec, partition: str) -> TableSpec:
     """The same table, whose rows are in one of its partitions."""
     columns = tuple(c for c in spec.columns if c.name != PART)
-    return replace(spec, dest=part, columns=columns, by_name={})
+    return replace(spec, dest=partition, columns=columns, by_name={})
 
 
 def _plain(spec: TableSpec, name: str | None, value: Any) -> Any:
