@@ -76,8 +76,8 @@ class TableMap:
     set). `condition` selects the rows that belong here, in names of this node; `columns` is the
     column list, None for all columns under their own names. `snapshot` is that of the first copy,
     as long as events that it contains may still come. `keeps_rows`: a first copy leaves the rows
-    that it finds. `on_error` and `handler` are the table's own, as they are stored. `in_order`:
-    its events are needed one by one, because some of them go into quarantine.
+    that it finds. `on_error` and `handler` are the table's own, as they are stored.
+    `event_by_event`: its events are needed one by one, because some of them go into quarantine.
 
     The rest is what its handler makes of it: `operations` are the events that are applied (R is
     TRUNCATE), `rows` is called for all rows on their way here, `calls` gives the statements for an
@@ -98,7 +98,7 @@ class TableMap:
     snapshot: str | None = None
     condition: str | None = None
     columns: Columns | None = None
-    in_order: bool = False
+    event_by_event: bool = False
     source: str | None = None
     handler: str | None = None
     operations: str = "IUDR"

@@ -56,14 +56,16 @@ log = logging.getLogger(__name__)
 class Outlook:
     """What a batch must know before it is staged."""
 
-    in_order: set[str] = field(default_factory=set)
+    event_by_event: set[str] = field(default_factory=set)
     skips: list[Skip] = field(default_factory=list)
 
     def mark(self, tables: Sequence[TableMap]) -> tuple[TableMap, ...]:
         """The tables, and which of them must be staged event by event."""
         every = any(skip.until is not None for skip in self.skips)
         return tuple(
-            replace(table, in_order=True) if every or table.name in self.in_order else table
+            replace(table, event_by_event=True)
+            if every or table.name in self.event_by_event
+            else table
             for table in tables
         )
 
@@ -91,13 +93,13 @@ class ConsumerQuarantine:
             self._ready = available(target)
             if not self._ready:
                 return outlook
-        outlook.in_order |= self._read_rows(target).all_tables()
+        outlook.event_by_event |= self._read_rows(target).all_tables()
         for request in get_open_skips(target, self.queue, self.consumer):
             skip = self._skip(target, request, ticks)
             if skip is not None:
                 outlook.skips.append(skip)
                 if request.table_name:
-                    outlook.in_order.add(request.table_name)
+                    outlook.event_by_event.add(request.table_name)
         return outlook
 
     def _skip(self, target: Database, request: SkipRequest, ticks: Sequence[Tick]) -> Skip | None:

@@ -441,12 +441,13 @@ class Collapser:
         if snapshot is not None and snapshot.contains(int(ev_txid)):
             self.ignored += 1
             return None
-        late = self.log_from is not None and int(ev_id) > self.log_from
+        after_script = self.log_from is not None and int(ev_id) > self.log_from
         if kind is not None and self.handles(buffer):
             moment = extra[0] if extra else None
-            self._leave_to_handler(buffer, (ev_id, ev_txid), data, said, kind, late, moment)
+            logged = buffer.log or after_script
+            self._leave_to_handler(buffer, (ev_id, ev_txid), data, said, kind, logged, moment)
             return None
-        if buffer.log or late:
+        if buffer.log or after_script:
             name = extra1 or buffer.spec.name
             event = Event(int(ev_id), int(ev_txid), ev_type, data, name)
             self.log.append(_whole(event, extra) if buffer.spec.calls else event)
@@ -548,13 +549,13 @@ class Collapser:
         data: str | None,
         said: EventType,
         kind: Kind,
-        late: bool,
+        logged: bool,
         moment: str | None,
     ) -> None:
         """Keep an event until there are enough for the handler, or the buffer is written."""
         if buffer.untouched is None:
             buffer.untouched = Untouched(buffer.spec)
-        self.size += buffer.untouched.add(event, data, said, kind, buffer.log or late, moment)
+        self.size += buffer.untouched.add(event, data, said, kind, logged, moment)
         if len(buffer.untouched.changes) >= AT_ONCE:
             self._show_to_handler(buffer)
 

@@ -193,14 +193,14 @@ class SparkReplay:
         # Tables that share one table here are one sequence of events.
         homes = Counter(w.dest for w in tables)
         log_tables = frozenset(self.log_tables) | {
-            w.name for w in tables if w.in_order or homes[w.dest] > 1
+            w.name for w in tables if w.event_by_event or homes[w.dest] > 1
         }
         log_from = None
         looked_again = False
         for _ in range(_ATTEMPTS + len(tables)):
             specs = self.specs(db, tables, slot)
             log_tables |= {
-                name for name, spec in specs.items() if not spec.stageable or _event_by_event(spec)
+                name for name, spec in specs.items() if not spec.stageable or _counts_events(spec)
             }
             raw_stage = self._raw.name(db, slot) if self.forward and raw is None else None
             try:
@@ -392,7 +392,7 @@ class SparkReplay:
             self._outdated[slot].difference_update(names[0])  # the other thread may have added some
 
 
-def _event_by_event(spec: TableSpec) -> bool:
+def _counts_events(spec: TableSpec) -> bool:
     """Does every version of a row count, or every event? Then there is no net change."""
     if spec.calls is not None:
         return True
