@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: A batch is staged again at most this often: for scripts, for mixed formats, for new columns.
+#: A batch is staged again at most this often: for scripts, for fragments of SQL among net changes
+#: or keys that differ from slice to slice, for new columns. JSON and urlenc of one key go together.
 _ATTEMPTS = 4
 #: Every merge passes over what earlier batches left in a staging table, at some 0.2 µs a row; to
 #: empty one takes the server 2.8 ms (an unlogged table gets new files, and they are synced). When
