@@ -4,7 +4,8 @@ The table is for those who watch: the status page, metrics, an operator with psq
 depend on it: a batch is recorded after it is finished, by a statement whose commit waits for no
 disk, and a failure to record is a line in the debug log.
 
-The lines are upstream's: `{count: 123, duration: 0.04, idle: 3.1}`.
+The lines are upstream's: `{count: 123, duration: 0.04, idle: 3.1}`, names with numbers, sorted.
+There may be any names; `prev_tick` and `tick` are ours, and say which batch a line is about.
 """
 
 from __future__ import annotations
@@ -84,9 +85,12 @@ class Stats:
     last_end: float | None = None
     last_line: float = 0.0
 
-    def worked(self, log: logging.Logger, done: dict[str, int], began: float, now: float) -> None:
+    def worked(
+        self, log: logging.Logger, batch: Batch, done: dict[str, int], began: float, now: float
+    ) -> None:
         """A batch ended."""
-        values: dict[str, float] = {**done, "duration": now - began}
+        ticks = {"prev_tick": batch.prev_tick, "tick": batch.tick}
+        values: dict[str, float] = {**done, **ticks, "duration": now - began}
         if self.last_end is not None:
             values["idle"] = max(0.0, began - self.last_end)
         self.last_end = self.last_line = now

@@ -108,7 +108,7 @@ class LeafRole(Role):
             return self._stage_again(stale)
         self._stale = 0
         provider.verified = batch.tick
-        self._stats.worked(log, done, began, worker.clock.monotonic())
+        self._stats.worked(log, batch, done, began, worker.clock.monotonic())
         return True
 
     def rest(self, target: Database, state: WorkerState) -> None:
