@@ -177,7 +177,7 @@ def test_times_decide(
     catch_up_at(leaf, "2026-04-01 00:00:00")
     assert spread(leaf.leaf) == {ten: ["(1,,a)", "(2,,again)", "(3,,c)"]}
     assert spread(leaf.leaf, "plain") == {"plain_2026_03_01_10": ["(1,,a)", "(2,,b)", "(3,,c)"]}
-    assert "found no row" in caplog.text
+    assert "changed no row" in caplog.text
     assert spread(leaf.leaf, "few") == {"few_2026_03_01_10": ["(1,,a)", "(2,,b)", "(3,,c)"]}
     assert spread(leaf.leaf, "k") == {
         "k_2026_03_01_10": ["(1,,a)", "(2,,b)", "(3,,c)"],

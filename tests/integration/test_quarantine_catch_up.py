@@ -180,7 +180,10 @@ def test_an_update_without_a_row_is_named_while_a_table_catches_up(
     set_consumer_completed(leaf.leaf, QUEUE, CONSUMER, tick)
     leaf.root.execute("update t set n = 2 where id = 1")  # the copy had no such row
     lab.work_until(lambda: lab.state() == "ok")
-    assert "public.t: 1 update(s) found no row on this node" in caplog.messages
+    after = leaf.root.value("select max(tick_id) from pgq.tick")
+    said = next(m for m in caplog.messages if "changed no row" in m)
+    assert said.startswith("public.t: 1 update(s) changed no row on this node (")
+    assert said.split("ticks: after ")[1].split(" up to ")[0] == str(tick), after
 
 
 def test_the_worker_leaves_what_a_copy_quarantines(quick_leaf: Callable[..., Leaf]) -> None:

@@ -238,7 +238,7 @@ def test_updates_of_rows_that_are_missing_are_counted(
     leaf.root.execute("update t set a = 'x'")
     leaf.catch_up()
     assert leaf.leaf.query("select * from t") == [(2, "x")]
-    assert "public.t: 1 update(s) found no row on this node" in caplog.messages
+    assert "public.t: 1 update(s) changed no row on this node (the row" in caplog.text
 
 
 def test_unique_values_swap_and_local_columns_survive(make_leaf: MakeLeaf) -> None:

@@ -180,8 +180,34 @@ def test_updates_without_a_row_are_counted_once_where_a_run_is_taken_apart(
     leaf.root.execute("truncate t")
     leaf.root.execute("insert into u values (1, -1)")
     leaf.catch_up()
-    said = [m for m in caplog.messages if "found no row" in m]
-    assert said in ([], ["public.t: 1 update(s) found no row on this node"])
+    said = [m.split(" on ")[0] for m in caplog.messages if "changed no row" in m]
+    assert said in ([], ["public.t: 1 update(s) changed no row"])
+
+
+def test_an_update_that_a_trigger_refuses_is_told_with_its_ticks(
+    quick_leaf: Callable[..., Leaf],  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is no missing row, but the server says the same of both: no row was changed."""
+    leaf = quick_leaf()
+    leaf.pair.table("public.t", "create table t (id int primary key, n int)")
+    leaf.leaf.execute(
+        """
+        create function refuse() returns trigger language plpgsql as 'begin return null; end';
+        create trigger refuse before update on t for each row execute function refuse();
+        alter table t enable always trigger refuse;
+        """
+    )
+    leaf.root.execute("insert into t values (1, 1)")
+    leaf.catch_up()
+    leaf.root.execute("update t set n = 2")
+    leaf.catch_up()
+    assert leaf.leaf.query("select * from t") == [(1, 1)]
+    batch = leaf.leaf.one("select * from vedur.batch_log order by batch_nr desc limit 1")
+    assert (
+        "public.t: 1 update(s) changed no row on this node (the row is missing, or a trigger "
+        f"refused the update), ticks: after {batch.prev_tick} up to {batch.tick_id}"
+    ) in caplog.messages
 
 
 def test_what_is_never_right_becomes_an_error(

@@ -34,6 +34,11 @@ class Batch:
     event_seq: int
     time: datetime | None = None  # of tick `tick`
 
+    @property
+    def origin(self) -> str:
+        """Where the events are from, as `errors` says it."""
+        return f"ticks: after {self.prev_tick} up to {self.tick}"
+
 
 @dataclass(frozen=True, slots=True)
 class Subscription:

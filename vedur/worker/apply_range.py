@@ -77,10 +77,17 @@ class Outcome(Protocol):
     missing_tables: dict[str, int]
 
 
-def warn_missing(outcome: Outcome) -> None:
-    """Log which updates found no row; whoever applies changes calls this."""
+def warn_missing(outcome: Outcome, origin: str) -> None:
+    """Log which updates changed no row, and where they are from. Only the server knows which rows,
+    and a key would be a value of somebody's table."""
     for table, count in outcome.missing_tables.items():
-        log.warning("%s: %d update(s) found no row on this node", table, count)
+        log.warning(
+            "%s: %d update(s) changed no row on this node (the row is missing, or a trigger "
+            "refused the update), %s",
+            table,
+            count,
+            origin,
+        )
 
 
 class Applier(Protocol[S]):
@@ -124,6 +131,11 @@ class AppliedRange(ABC, Generic[S]):
     db: Database  # the node's own database, in autocommit mode between the steps
     applier: Applier[S]
     tables: Sequence[TableMap]  # known once the range is planned
+
+    @property
+    @abstractmethod
+    def origin(self) -> str:
+        """Where its events are from, for the log."""
 
     def plan(self) -> None:
         """Read what must be known before anything is staged."""
@@ -194,7 +206,7 @@ def _apply_once(work: AppliedRange[S]) -> None:
         if staged is not None:
             set_replication_role(work.db, "replica")
             outcome = work.applier.apply(work.db, staged, work.tables, work.handle, quarantine)
-            warn_missing(outcome)
+            warn_missing(outcome, work.origin)
         work.close_quarantine()
         work.publish(staged)
         work.set_position()

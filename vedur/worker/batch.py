@@ -179,6 +179,11 @@ class BatchRun(AppliedRange[S]):
         log.info("batch %s..%s is already here", self.batch.prev_tick, self.batch.tick)
         return False
 
+    @property
+    def origin(self) -> str:
+        """Where its events are from, for the log."""
+        return self.batch.origin
+
     def plan(self) -> None:
         """Read the ticks of the batch and those behind it, and what is in quarantine."""
         # As far as this batch and the next can reach.

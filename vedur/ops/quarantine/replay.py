@@ -299,6 +299,11 @@ class _Round(AppliedRange["Staged"]):
     count: int = 0
     _last: int = 0  # the last event that is taken
 
+    @property
+    def origin(self) -> str:
+        """Where its events are from, for the log."""
+        return f"quarantine: entries up to {self._last}"
+
     def plan(self) -> None:
         """Read which events wait."""
         self._last = self.of.left().last or 0

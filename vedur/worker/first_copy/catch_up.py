@@ -419,6 +419,11 @@ class CatchUpRange(AppliedRange[Any]):
         first, last = self.ticks[0], self.ticks[-1]
         self.batch = Batch(0, first.id, last.id, first.event_seq, last.event_seq)
 
+    @property
+    def origin(self) -> str:
+        """Where its events are from, for the log."""
+        return self.batch.origin
+
     def plan(self) -> None:
         """Read whether anything happened to the table; where not, it is not worth a job. Raises
         where the node that it is copied from has left events out that are needed here."""
