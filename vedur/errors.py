@@ -221,7 +221,8 @@ class ControlFlow(Exception):
 
 
 class RowByRowNeeded(ControlFlow):
-    """The net changes of a table cannot be merged: its events must be replayed one by one."""
+    """The net changes of a table cannot be merged: its events must be replayed one by one. Its text
+    is the reason, for the log."""
 
 
 class CopyAbandoned(ControlFlow):

@@ -301,7 +301,8 @@ def test_row_by_row_before_a_script_ends_at_the_script(
     cut_at(monkeypatch, border)
     leaf.catch_up()
     assert leaf.same("t") == ["(1,late,9)", "(2,x,7)", "(3,after,8)"]
-    assert "public.t: replayed row by row" in caplog.messages
+    why = "the changes of a key contradict each other, or interleave"
+    assert f"public.t: its events are replayed row by row: {why}" in caplog.messages
 
 
 def test_pause_is_answered_and_kept(make_leaf: MakeLeaf) -> None:

@@ -47,6 +47,8 @@ _Known = tuple[str, TableMerge, list[Step]]
 Handler = Callable[[Event], None]
 #: Stage one table's events again, as they are.
 Restage = Callable[[Staged, str], Staged]
+#: Tell why a table is replayed row by row; the same is told once.
+Tell = Callable[[str, str], None]
 #: Look at the target's tables, as a script may have left them.
 LoadSpecs = Callable[[Iterable[TableMap]], dict[str, TableSpec]]
 
@@ -82,6 +84,7 @@ class Commit:
     quarantine: Quarantine | None = None
     replace: bool = False
     alone: set[str] = field(default_factory=set)  # tables that are not merged with others
+    tell: Tell = lambda table, why: None
     result: Result = field(default_factory=Result)
 
     def run(self) -> Result:
@@ -244,8 +247,8 @@ class Commit:
         try:
             with self.db.transaction():
                 done = [each.run() for each in self._merges_by_partition(merge)]
-        except RowByRowNeeded:
-            self._again(name, merge.after, before)
+        except RowByRowNeeded as needed:
+            self._again(name, merge.after, before, str(needed))
             return
         except DatabaseError as error:
             if not is_about_event(error):
@@ -298,8 +301,8 @@ class Commit:
             if self.replace:
                 merge.clear_way()
             done = merge.run()
-        except RowByRowNeeded:
-            self._again(name, after, before)
+        except RowByRowNeeded as needed:
+            self._again(name, after, before, str(needed))
             return
         except DatabaseError as error:
             if not is_about_event(error):
@@ -314,8 +317,8 @@ class Commit:
         self.result.deleted += done.deleted
         self.result.miss(name, done.missing + merge.table.noop)
 
-    def _again(self, name: str, after: int, before: int) -> None:
-        log.debug("%s: replayed row by row", name)
+    def _again(self, name: str, after: int, before: int, why: str) -> None:
+        self.tell(name, why)
         again = self.restage(self.staged, name)
         self._require_logged(again)
         self._in_order(again, {name: self.staged.specs[name]}, after, before)
@@ -329,7 +332,7 @@ class Commit:
         log.debug("%s: %s", name, error)
         try:
             with self.db.transaction():
-                self._again(name, after, before)
+                self._again(name, after, before, refusal(error))
         except VedurError as better:
             raise better from error
 
@@ -374,6 +377,11 @@ def _with_rest(event: Event, rest: list[Any]) -> Event:
     return replace(
         event, ev_extra2=extra2, ev_extra3=extra3, ev_extra4=extra4, ev_time=time, tick=tick
     )
+
+
+def refusal(error: DatabaseError) -> str:
+    """Say that the server refused net changes, without the values that its message may have."""
+    return f"the server refused its changes as a whole (SQLSTATE {error.sqlstate})"
 
 
 # -- TRUNCATE that never reaches a table which was not truncated at the provider ------------------

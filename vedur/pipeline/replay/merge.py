@@ -22,7 +22,7 @@ from vedur.change.event import MERGEABLE, NOT_MERGEABLE, Kind
 from vedur.db import Database
 from vedur.errors import DatabaseError, RowByRowNeeded, StaleStage
 from vedur.names import quote_ident, quote_literal
-from vedur.pipeline.replay.staged import FEW_CHANGES, Part, StagedTable
+from vedur.pipeline.replay.staged import CONTRADICTION, FEW_CHANGES, Part, StagedTable
 from vedur.pipeline.replay.staging_tables import stage_name
 from vedur.sql import query
 from vedur.tables.mapping import TableSpec
@@ -162,7 +162,7 @@ class TableMerge:
         if self.spec.partitions is not None:
             staged = self._for_partitions(staged)
         if staged.has(Kind.NOTHING) and self.db.value(self._text("existing", staged)):
-            raise RowByRowNeeded
+            raise RowByRowNeeded("a row that the batch inserts and deletes is there already")
         try:
             with self.db.transaction():
                 latest = alike == Kind.UPDATE
@@ -274,7 +274,7 @@ class TableMerge:
 
     def _require_single(self, staged: Selection) -> None:
         if self.spec.may_repeat(self.keys) and self.db.value(self._text("doubled", staged)):
-            raise RowByRowNeeded
+            raise RowByRowNeeded("a key names several rows here")
 
     def _run_steps(self, steps: list[Step]) -> Merged:
         return _counted(steps, iter(self.db.each(_texts(steps))))
@@ -302,7 +302,7 @@ class TableMerge:
                 "there; the batch must be staged again"
             )
         if self.after and found.astride:
-            raise RowByRowNeeded
+            raise RowByRowNeeded("a truncate falls between the changes of a key")
 
     # -- partitions -----------------------------------------------------------------------------
 
@@ -503,7 +503,7 @@ class TableMerge:
 
 def _require_composed(staged: Selection) -> None:
     if any(kind in NOT_MERGEABLE for kind, _ in staged.kinds):
-        raise RowByRowNeeded
+        raise RowByRowNeeded(CONTRADICTION)
 
 
 def _apart(parts: list[Part]) -> bool:

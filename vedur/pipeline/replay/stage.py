@@ -21,7 +21,7 @@ from vedur.config import LondisteSettings
 from vedur.db import Database
 from vedur.errors import DatabaseError, InternalError
 from vedur.names import parse_name
-from vedur.pipeline.replay.commit import Commit, Handler, Result
+from vedur.pipeline.replay.commit import Commit, Handler, Result, refusal
 from vedur.pipeline.replay.fast_path.columns import LEAST_RUN
 from vedur.pipeline.replay.forward import RawEvents, RawStages
 from vedur.pipeline.replay.staged import Staged, check, combined, fit_together
@@ -52,6 +52,13 @@ _ATTEMPTS = 4
 #: empty one takes the server 2.8 ms (an unlogged table gets new files, and they are synced). When
 #: so many rows were passed over, emptying would have been as cheap.
 _PASSED_ROWS = 14_000
+#: Why events of a table are staged as they are.
+_SHARED = "several tables of the set are in one table here"
+_WAITING = "events of it are in quarantine, are to be skipped, or have just been refused"
+_NO_COLUMNS = "it does not exist here, or has more columns than a staging table may"
+_HANDLER = "its handler needs every event"
+_UNFIT = "an event does not fit the table here"
+_NO_NET = "its events are fragments of SQL, or have no key that the table here enforces"
 #: After that many batches a table that was last replayed row by row is tried as a whole again, and
 #: one that others could not be merged with is merged with them.
 _LEARN_AGAIN = 64
@@ -76,9 +83,11 @@ class SparkReplay:
     # Two threads use an applier: one stages ahead into a slot while the other merges what lies in
     # the other slot, and each works on the entries of its slot alone. What is for both: `forget`
     # replaces what was learnt, `_outdated` only grows while a slot is staged, `_busy` has the lock;
-    # `log_tables`, `_alone` and `_warned` are what experience taught, right or not: how a batch is
-    # staged and what is logged follows from them, never what is in the tables.
-    log_tables: set[str] = field(default_factory=set)
+    # `log_tables`, `_whys`, `_alone`, `_warned`, `_told` are what experience taught, right or not:
+    # how a batch is staged and what the log says follows from them, never what is in the tables.
+    log_tables: set[str] = field(default_factory=set)  # staged event by event (`Collapser`)
+    _whys: dict[str, str] = field(default_factory=dict)  # of these
+    _told: set[tuple[str, str]] = field(default_factory=set)
     _specs: dict[int, dict[TableMap, TableSpec]] = field(default_factory=lambda: {0: {}, 1: {}})
     _used: dict[int, set[str]] = field(default_factory=lambda: {0: set(), 1: set()})
     _rows: Counter[str] = field(default_factory=Counter)  # left in a staging table
@@ -193,22 +202,23 @@ class SparkReplay:
             self._alone.clear()
         # Tables that share one table here are one sequence of events.
         homes = Counter(w.dest for w in tables)
-        log_tables = frozenset(self.log_tables) | {
-            w.name for w in tables if w.event_by_event or homes[w.dest] > 1
-        }
+        whys = {w.name: _SHARED for w in tables if homes[w.dest] > 1}
+        whys |= {w.name: _WAITING for w in tables if w.event_by_event}
+        log_tables = frozenset(self.log_tables) | whys.keys()
         log_from = None
         looked_again = False
         for _ in range(_ATTEMPTS + len(tables)):
             specs = self.specs(db, tables, slot)
-            log_tables |= {
-                name for name, spec in specs.items() if not spec.stageable or _counts_events(spec)
-            }
+            whys |= {name: _NO_COLUMNS for name, spec in specs.items() if not spec.stageable}
+            whys |= {name: _HANDLER for name, spec in specs.items() if _counts_events(spec)}
+            log_tables |= whys.keys()
             raw_stage = self._raw.name(db, slot) if self.forward and raw is None else None
             try:
                 staged = self._run(events, specs, slot, log_tables, log_from, raw_stage, db)
             except DatabaseError as error:
                 suspect = self._suspect(error, specs, slot, log_tables)
                 log.debug("%s: staged as it came, because: %s", suspect, error)
+                whys[suspect] = refusal(error)
                 log_tables |= {suspect}
                 continue
             raw = staged.raw = staged.raw or raw
@@ -218,15 +228,35 @@ class SparkReplay:
                 log_tables |= again.log_tables
                 log_from = log_from or again.log_from
                 self.log_tables |= again.log_tables
+                self._whys.update(again.whys)
                 continue
             if not staged.faults and (looked_again or not self._came(db, tables, staged)):
                 self._warn_missing(staged.missing_columns)
+                self._tell_row_by_row(staged, whys)
                 return staged
             if looked_again:
-                log_tables |= {fault.table for fault in staged.faults}
+                whys |= {fault.table: _UNFIT for fault in staged.faults}
+                log_tables |= whys.keys()
             self.forget()
             looked_again = True
         raise InternalError("BUG: a batch cannot be staged in a form that can be merged")
+
+    def _tell_row_by_row(self, staged: Staged, whys: Mapping[str, str]) -> None:
+        """Log why events of tables go one by one, unless a script of the batch is the reason."""
+        for name, table in staged.tables.items():
+            why = whys.get(name)
+            if why is None and name in self.log_tables and (why := self._whys.get(name)):
+                why += f"; so are those of the next batches, of at most {_LEARN_AGAIN}"
+            if why is None and staged.log_from is None:
+                why = _NO_NET
+            if table.logged and why is not None:
+                self._tell(name, why)
+
+    def _tell(self, name: str, why: str) -> None:
+        """Log why the events of a table are replayed row by row, once for each reason."""
+        if (name, why) not in self._told:
+            self._told.add((name, why))
+            log.info("%s: its events are replayed row by row: %s", name, why)
 
     def _suspect(
         self, error: DatabaseError, specs: dict[str, TableSpec], slot: int, known: frozenset[str]
@@ -357,6 +387,7 @@ class SparkReplay:
             quarantine=quarantine,
             replace=self.replace,
             alone=self._alone,
+            tell=self._tell,
         )
         result = commit.run()
         self._warn_missing(result.missing_columns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,8 @@ from vedur.tables.mapping import TableSpec, note_shape
 #: a group costs that is refused stays small, and waiting is next to nothing of the time.
 FEW_CHANGES = 2_000
 TOGETHER = 50
+#: Why net changes of a key are none.
+CONTRADICTION = "the changes of a key contradict each other, or interleave"
 
 
 @dataclass(frozen=True)
@@ -199,8 +201,13 @@ class Restage:
     """Why a batch must be staged again, and how."""
 
     reason: str
-    log_tables: frozenset[str] = frozenset()
+    whys: Mapping[str, str] = field(default_factory=dict)  # of tables to be staged event by event
     log_from: int | None = None
+
+    @property
+    def log_tables(self) -> frozenset[str]:
+        """The tables that are to be staged event by event."""
+        return frozenset(self.whys)
 
 
 def check(staged: Staged) -> Restage | None:
@@ -218,15 +225,21 @@ def check(staged: Staged) -> Restage | None:
 
 
 def _check_tables(tables: Iterable[tuple[str, StagedTable]], staged: Staged) -> Restage | None:
-    log = set()
+    whys = {}
     for name, table in tables:
         # Net changes and truncates go first, so nothing that came before them may be in the log.
         mixed = bool(table.early and (table.rows or name in staged.truncates))
         # Partial rows of one key in several runs cannot be put together by the server.
         ragged = len(table.shapes) > 1 and table.needs_fold
         broken = any(kind in NOT_MERGEABLE for kind, _ in table.kinds)
-        if mixed or ragged or broken or table.mixed_keys:
-            log.add(name)
-    if log:
-        return Restage(f"row by row: {', '.join(sorted(log))}", log_tables=frozenset(log))
+        if table.mixed_keys:
+            whys[name] = "the key columns of its events differ"
+        elif mixed:
+            whys[name] = "some of its events have no net change"
+        elif broken:
+            whys[name] = CONTRADICTION
+        elif ragged:
+            whys[name] = "changes of a key have different columns"
+    if whys:
+        return Restage(f"row by row: {', '.join(sorted(whys))}", whys)
     return None
