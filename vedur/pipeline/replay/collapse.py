@@ -4,6 +4,10 @@ A `Collapser` takes the events of a slice in `ev_id` order and hands out what it
 whenever `size` says so. What it cannot express as net changes of keyed rows it passes through
 untouched (`log`), and what only the driver can decide it reports (`barriers`, `faults`).
 
+In all of replay `log`, `logged` and `log_tables` are about these untouched events: they go to a
+staging table of their own (`log_name` in `staging_tables.py`) and are replayed row by row. Only
+`log.info` and its like are Python's.
+
 Events come in three forms: decoded one by one (`Collapser.add_row`, the slow path), as rows that a
 regular expression has matched (`TableBuffer.add_matches`), and as whole runs by column
 (`TableBuffer.wait`). The last two are the fast path, see `vedur/pipeline/replay/fast_path`.

@@ -37,7 +37,7 @@ def stage_name(spec: TableSpec, slot: int) -> str:
 
 
 def log_name(queue: str, slot: int) -> str:
-    """The table of events staged as they are, quoted."""
+    """The table of events staged as they are, quoted: the "log" of a slot, see `collapse.py`."""
     return f"vedur_work.{quote_ident(f'{stage_prefix(queue)}log_{slot}')}"
 
 
