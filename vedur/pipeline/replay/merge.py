@@ -140,7 +140,7 @@ class TableMerge:
         )
 
     def run(self) -> Merged:
-        """Merge: writes to the table. Where it raises `RowByRowNeeded`, the table is as before."""
+        """Merge: writes to the table. Where it raises `RowByRowNeeded`, no row of that stays."""
         staged = self.staged
         if self.table.rows > ANALYZE_ROWS:
             self._run("analyze", staged)
