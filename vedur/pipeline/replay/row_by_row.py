@@ -283,8 +283,11 @@ class RowWise:
     def _written(
         self, spec: TableSpec, said: EventType, values: dict[str, Any], where: dict[str, Any]
     ) -> tuple[str, list[Any]]:
-        """The statement that writes a row, and its values."""
-        if said.op == "U" and spec.is_tree:
+        """The statement that writes a row, and its values. GENERATED ALWAYS AS IDENTITY takes no
+        update, but an inserted value: the row is put in its place anew."""
+        if said.op == "U" and (
+            spec.is_tree or any(spec.by_name[n].identity_always for n in values)
+        ):
             text = self._text(spec, "T", tuple(values), tuple(where))
             return text, [*where.values(), *values.values()]
         text = self._text(spec, said.op, tuple(values), tuple(where))
@@ -447,8 +450,8 @@ class RowWise:
                 **words,
                 match=match,
                 kept=", ".join(map(name, kept)),
-                columns=", ".join(map(name, (*sets, *kept))),
-                values=", ".join([*map(value, sets), *map(name, kept)]),
+                columns=", ".join([*map(name, (*sets, *kept)), *constants]),
+                values=", ".join([*map(value, sets), *map(name, kept), *constants.values()]),
             )
         if op == "d":
             return query("replay", "row_leave_part").format(

@@ -475,7 +475,8 @@ select exists (select 1 from {dest} where {field} is null or not pg_catalog.isfi
 select to_char(now() at time zone vedur.partition_zone(), 'YYYY-MM-DD HH24:MI:SS')
 
 -- name: row_replace
--- One row of a table whose rows lie in others: the new version may belong to another one.
+-- One row of a table whose rows lie in others, as the new version may belong to another one; or one whose identity
+-- column takes no update.
 with gone as (
     delete from {only} {dest} where {match} returning {kept}
 )
