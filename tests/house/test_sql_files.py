@@ -30,6 +30,22 @@ def test_a_function_file_is_named_as_it_is_called(schema: str) -> None:
             assert created == {Path(file.path).stem}, file.path
 
 
+#: Comments, quoted names, E strings (which may go on in the next line), and plain strings.
+TOKEN = re.compile(
+    r"""--[^\n]*|/\*.*?\*/|"(?:[^"]|"")*"|E'(?:[^'\\]|''|\\.)*'(?:\s*\n\s*'(?:[^'\\]|''|\\.)*')*"""
+    r"""|'(?:[^']|'')*'""",
+    re.S,
+)
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_no_string_depends_on_standard_conforming_strings(schema: str) -> None:
+    """Functions are parsed in sessions of users, who may have it off: write E'...'."""
+    for file in schema_files(schema):
+        plain = [t for t in TOKEN.findall(file.text) if t.startswith("'") and "\\" in t]
+        assert plain == [], file.path
+
+
 def test_security_definer_has_a_fixed_search_path(db: vdb.Database) -> None:
     loose = db.query(
         """

@@ -244,7 +244,7 @@ from rows from (pg_catalog.unnest(%s::text[]), pg_catalog.unnest(%s::text[])) as
                        from pg_catalog.unnest(i.indkey::int2[]) with ordinality as k (attnum, nr)
                             join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
                        where k.nr <= i.indnkeyatts
-                         and (k.attnum < 1 or not a.attnotnull or a.attgenerated <> '' or a.attname ~ '^\s|,|\s$')))
+                         and (k.attnum < 1 or not a.attnotnull or a.attgenerated <> '' or a.attname ~ E'^\\s|,|\\s$')))
          order by i.indisprimary desc, i.indisreplident desc, i.indnkeyatts, x.relname
          limit 1
      ) i on true

@@ -32,7 +32,7 @@ begin
                     and n.nspname not in (
                         'pgq', 'pgq_ext', 'pgq_node', 'pgq_coop', 'londiste', 'vedur',
                         'vedur_work', 'information_schema')
-                    and n.nspname not like 'pg\_%'
+                    and n.nspname not like E'pg\\_%'
             ) r
             where not exists (
                     select 1

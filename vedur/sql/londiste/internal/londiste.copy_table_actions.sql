@@ -60,7 +60,7 @@ begin
         order by r.rulename
     loop
         execute regexp_replace(
-            _row.def, regexp_replace(_from, '([^\w])', '\\\1', 'g') || '(?![\w$"])', replace(_to, '\', '\\'), 'g');
+            _row.def, regexp_replace(_from, E'([^\\w])', E'\\\\\\1', 'g') || E'(?![\\w$"])', replace(_to, E'\\', E'\\\\'), 'g');
         if _modes ? _row.mode then
             execute format('alter table %s %s rule %I', _to, _modes ->> _row.mode, _row.rulename);
         end if;

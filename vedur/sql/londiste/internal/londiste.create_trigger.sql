@@ -65,7 +65,7 @@ begin
         and not g.tgisinternal
         and londiste.is_replica_func(g.tgfoid)
         and (_shared or g.tgname <> ('zzz__londiste_' || i_queue_name)::name)
-        and lower(pg_catalog.encode(g.tgargs, 'escape')) ~ '\\000skip\\000';
+        and lower(pg_catalog.encode(g.tgargs, 'escape')) ~ E'\\\\000skip\\\\000';
 
     if _plan.timing = 'after' and (_plan.skip or cardinality(_skips) > 0) then
         ret_code := 403;
@@ -111,7 +111,7 @@ begin
     trigger_name := '_londiste_' || i_queue_name;
     if _plan.skip and cardinality(_skips) = 1 then
         -- One SKIP is enough for all queues, if it fires last: nothing fires after it.
-        if _skips[1] not like 'zzz\_%' then
+        if _skips[1] not like E'zzz\\_%' then
             execute 'alter trigger ' || quote_ident(_skips[1]) || ' on ' || _rel
                 || ' rename to ' || quote_ident('zzz_' || _skips[1]);
         end if;

@@ -71,7 +71,7 @@ begin
             select pg_catalog.format('%I.%I', p.part ->> 'schema', p.part ->> 'name')
             from pg_catalog.regexp_matches(
                     _row.dropped_ddl,
-                    '^--- vedur (\{"kind": "index", "schema": ".*", "name": ".*", "chars": \d+\})$',
+                    E'^--- vedur (\\{"kind": "index", "schema": ".*", "name": ".*", "chars": \\d+\\})$',
                     'gn') m,
                 lateral (select m[1]::json as part) p
         loop

@@ -40,7 +40,7 @@ begin
                             on a.attrelid = i.indrelid and a.attnum = k.attnum
                     where k.nr <= i.indnkeyatts
                         and (k.attnum < 1 or not a.attnotnull or a.attgenerated <> ''
-                            or a.attname ~ '^\s|,|\s$')))
+                            or a.attname ~ E'^\\s|,|\\s$')))
     order by i.indisprimary desc, i.indisreplident desc, i.indnkeyatts, x.relname
     limit 1;
     return coalesce(_key, '{}');

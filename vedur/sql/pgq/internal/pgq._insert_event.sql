@@ -20,7 +20,7 @@ as $$
 -- Raises: insufficient_privilege for such a type; as pgq.insert_event_raw
 -- ----------------------------------------------------------------------
 begin
-    if ev_type ~* '^\s*(execute\s*$|pgq\.|londiste\.)'
+    if ev_type ~* E'^\\s*(execute\\s*$|pgq\\.|londiste\\.)'
         and to_regclass('pgq_node.node_info') is not null
         and exists (select 1 from pgq_node.node_info n where n.queue_name = _insert_event.queue_name)
     then

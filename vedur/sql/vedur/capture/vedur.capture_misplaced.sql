@@ -21,7 +21,7 @@ begin
         select t.tgrelid, t.tgname, t.tgdeferrable, case
                 when n.nspname = 'pgq' then array(
                     select convert_from(decode(a, 'escape'), getdatabaseencoding())
-                    from unnest(string_to_array(encode(t.tgargs, 'escape'), '\000')) with ordinality as u (a, nr)
+                    from unnest(string_to_array(encode(t.tgargs, 'escape'), E'\\000')) with ordinality as u (a, nr)
                     where u.nr <= t.tgnargs
                     order by u.nr)
                 else array(select jsonb_array_elements_text(obj_description(p.oid, 'pg_proc')::jsonb -> 'args'))

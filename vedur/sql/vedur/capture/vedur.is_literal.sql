@@ -8,5 +8,5 @@ as $$
 -- Parameters: i_expr - SQL text.
 -- Returns: true for a text in single quotes without a backslash; NULL for NULL.
 -- Writes: nothing.
-    select i_expr operator(pg_catalog.~) '^''([^''\\]|'''')*''$'
+    select i_expr operator(pg_catalog.~) E'^''([^''\\\\]|'''')*''$'
 $$;

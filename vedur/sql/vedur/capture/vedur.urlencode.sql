@@ -29,7 +29,7 @@ begin
                 else pg_catalog.regexp_replace(
                     pg_catalog.encode(
                         pg_catalog.convert_to(p[2], pg_catalog.getdatabaseencoding()), 'hex'),
-                    '(..)', '%\1', 'g')
+                    '(..)', E'%\\1', 'g')
             end, '' order by n)
         from pg_catalog.regexp_matches(i_value, '([A-Za-z0-9_.%+-]+)|([^A-Za-z0-9_.%+-]+)', 'g')
             with ordinality as m (p, n)

@@ -21,7 +21,7 @@ declare
     _text text := '';
 begin
     loop
-        _found := regexp_match(_rest, '^(.*?)(%%|%\(([a-z_]+)\)s)(.*)$');
+        _found := regexp_match(_rest, E'^(.*?)(%%|%\\(([a-z_]+)\\)s)(.*)$');
         exit when _found is null;
         _text := _text || _found[1]
             || case when _found[2] = '%%' then '%' else coalesce(i_words ->> _found[3], _found[2]) end;

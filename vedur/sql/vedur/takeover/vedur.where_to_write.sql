@@ -37,9 +37,9 @@ begin
         return null;
     end if;
     select nullif(concat_ws(' ',
-        substring(l.node_location from '(?:^|\s)(host\s*=\s*[^\s'']+)'),
-        substring(l.node_location from '(?:^|\s)(port\s*=\s*[0-9]+)'),
-        substring(l.node_location from '(?:^|\s)(dbname\s*=\s*[^\s'']+)')), '')
+        substring(l.node_location from E'(?:^|\\s)(host\\s*=\\s*[^\\s'']+)'),
+        substring(l.node_location from E'(?:^|\\s)(port\\s*=\\s*[0-9]+)'),
+        substring(l.node_location from E'(?:^|\\s)(dbname\\s*=\\s*[^\\s'']+)')), '')
     into _place
     from pgq_node.node_location l
     where l.queue_name = i_queue_name and l.node_name = _root;

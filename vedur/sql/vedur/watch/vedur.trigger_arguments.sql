@@ -14,7 +14,7 @@ as $$
     from (
         select u.hex, u.nr, pg_catalog.count(*) over () as last
         from pg_catalog.unnest(pg_catalog.string_to_array(
-            pg_catalog.regexp_replace(pg_catalog.encode(i_args, 'hex'), '(..)', '\1 ', 'g'), '00 ')) with ordinality as u (hex, nr)
+            pg_catalog.regexp_replace(pg_catalog.encode(i_args, 'hex'), '(..)', E'\\1 ', 'g'), '00 ')) with ordinality as u (hex, nr)
     ) as a
     where a.nr < a.last
 $$;
