@@ -16,6 +16,7 @@ from vedur.db.database import (
     report,
     set_replication_role,
 )
+from vedur.db.settings import kept_settings
 
 __all__ = [
     "Answer",
@@ -27,6 +28,7 @@ __all__ = [
     "command",
     "connect",
     "exec_query",
+    "kept_settings",
     "log_contract_call",
     "report",
     "set_replication_role",

@@ -23,6 +23,7 @@ from vedur.db.conninfo import cut_password, with_defaults
 from vedur.db.driver_errors import SHUT, connect_state, is_silence, translate
 from vedur.db.of_job import keep_in_mind
 from vedur.db.pooler import require_own_session
+from vedur.db.settings import PIN
 from vedur.db.silence import Connection
 from vedur.errors import ConnectError, InternalError, PrivilegeError, RefusedError, first_line
 from vedur.log import mask_connstr
@@ -32,23 +33,6 @@ from vedur.sql import query
 log = logging.getLogger(__name__)
 # A pipeline that fails says so twice: by an exception, which we handle, and in the log.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
-
-#: Values must read the same whatever a role or database has configured: events are text, and
-#: compare hashes text. UTF8 because event text of any database must fit. Ticks and rotation need
-#: read committed; who wants another level says so at the begin of the transaction. A commit that a
-#: crash can undo would break the chain of positions: a tick must outlive what was read up to it,
-#: and applied changes the batch that is finished on the provider (waiting for a standby stays).
-#: Row level security must refuse and not filter (`row_security.py`). Statements and not startup
-#: options, which poolers refuse.
-_PIN = (
-    "set datestyle = 'ISO, YMD'; set intervalstyle = 'postgres'; set extra_float_digits = 1; "
-    "set bytea_output = 'hex'; set lc_monetary = 'C'; set standard_conforming_strings = on; "
-    "set client_encoding = 'UTF8'; "
-    "set default_transaction_isolation = 'read committed'; set default_transaction_read_only = off"
-    "; set row_security = off"
-    "; select pg_catalog.set_config('synchronous_commit', 'on', false)"
-    " where pg_catalog.current_setting('synchronous_commit') = 'off'"
-)
 
 Row = Any
 Params = Sequence[Any] | Mapping[str, Any] | None
@@ -283,7 +267,7 @@ def connect(
         try:
             raw.knock = conninfo
             require_own_session(raw, conninfo, name)
-            raw.execute(_PIN)
+            raw.execute(PIN)
         except BaseException:
             raw.close()
             raise

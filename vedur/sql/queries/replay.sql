@@ -18,8 +18,10 @@ copy (
 ) to stdout
 
 -- name: event_times
--- Of events of some tables, when they were written, as a clock on the wall shows it there.
- when ev_extra1 in ({tables}) then json_build_array(to_char(ev_time, 'YYYY-MM-DD HH24:MI:SS'))::text
+-- Of events of some tables, when they were written, as a clock on the wall shows it there: our sessions have another time zone.
+ when ev_extra1 in ({tables}) then json_build_array(to_char(
+        ev_time at time zone (select s.reset_val from pg_catalog.pg_settings s where s.name = 'TimeZone'),
+        'YYYY-MM-DD HH24:MI:SS'))::text
 
 -- name: whole_events
 -- Of events of some tables, all that a function of theirs is given.

@@ -11,7 +11,9 @@ where q.queue_name = %s and c.co_name = %s
 -- name: ticks
 -- Ticks of a range, both ends included.
 select t.tick_id, t.tick_snapshot::text as snapshot, t.tick_event_seq,
-    to_char(t.tick_time, 'YYYY-MM-DD HH24:MI:SS') as tick_time
+    to_char(
+        t.tick_time at time zone (select s.reset_val from pg_catalog.pg_settings s where s.name = 'TimeZone'),
+        'YYYY-MM-DD HH24:MI:SS') as tick_time
 from pgq.tick t
 join pgq.queue q on q.queue_id = t.tick_queue
 where q.queue_name = %s and t.tick_id between %s and %s
@@ -20,7 +22,9 @@ order by t.tick_id
 -- name: next_ticks
 -- So many ticks from one on. With a join the server would read all later ticks to sort them.
 select t.tick_id, t.tick_snapshot::text as snapshot, t.tick_event_seq,
-    to_char(t.tick_time, 'YYYY-MM-DD HH24:MI:SS') as tick_time
+    to_char(
+        t.tick_time at time zone (select s.reset_val from pg_catalog.pg_settings s where s.name = 'TimeZone'),
+        'YYYY-MM-DD HH24:MI:SS') as tick_time
 from pgq.tick t
 where t.tick_queue = (select q.queue_id from pgq.queue q where q.queue_name = %s)
     and t.tick_id >= %s
