@@ -1,13 +1,25 @@
-"""The ordered DDL channel: start and finish of one script."""
+"""The ordered DDL channel: start, run and finish of one script."""
 
 from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from vedur.catalog.sequences import get_seq_list
 from vedur.catalog.tables import get_table_list
 from vedur.catalog.watch import accept_script, begin_script
-from vedur.db import Answer, Database, command
+from vedur.db import Answer, Database, command, kept_settings, set_replication_role
+from vedur.errors import DatabaseError, PrivilegeError, StateError
+from vedur.names import parse_name, quote_ident
+from vedur.script.attrs import ScriptAttrs
+from vedur.script.held_tables import Relation, relations_to_hold
 from vedur.script.on_node import LocalNames
 from vedur.sql import query
+
+log = logging.getLogger(__name__)
+
+LOCK_NOT_AVAILABLE = "55P03"
 
 
 def execute_start(
@@ -30,6 +42,68 @@ def note_script(db: Database, name: str, script: str, origin: str) -> bool:
 
     Waits for another transaction that is bringing a script of this name."""
     return bool(db.value(query("catalog", "note_script"), [name, script, origin]))
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Holds other writers off the tables of a set while a script runs: it takes its place in the
+    stream at its end, and until then nobody may change what it has read or passed over.
+
+    `wait`: seconds for the locks; None to wait as the session does.
+    """
+
+    script: str
+    names: LocalNames
+    attrs: ScriptAttrs
+    wait: float | None = None
+
+    def plan(self, statements: Sequence[str]) -> tuple[frozenset[Relation], ...]:
+        """Return what to lock before each statement."""
+        return relations_to_hold(
+            statements, [parse_name(name) for name in self.attrs.tables(self.names.tables)]
+        )
+
+    def lock(self, db: Database, relations: Collection[Relation]) -> None:
+        """Lock those of the relations that are of the set, and what views of them read."""
+        schemas, names = [s for s, _ in relations], [n for _, n in relations]
+        dests = [parse_name(dest).quoted for dest in self.names.tables.values()]
+        rows = db.query(query("catalog", "tables_of_script"), [schemas, names, dests])
+        if not rows:
+            return
+        tables = ", ".join(row.name for row in rows)
+        before = db.value(query("compare", "lock_timeout"))
+        if self.wait is not None:
+            db.value(query("compare", "set_lock_timeout"), [f"{self.wait}s"])
+        try:
+            db.execute(query("catalog", "hold_off_writers").format(tables=tables))
+        except PrivilegeError as error:
+            raise error.with_values(
+                f'script "{self.script}" must keep other sessions from writing to {tables} while '
+                f"it runs: {error.message}: grant update on these tables to {quote_ident(db.role)}"
+            ) from error
+        except DatabaseError as error:
+            if error.sqlstate != LOCK_NOT_AVAILABLE or self.wait is None:
+                raise
+            raise StateError(
+                f'script "{self.script}" must keep other sessions from writing to {tables} while '
+                f"it runs, and other sessions have held these for more than {self.wait:g} s "
+                "(lock_timeout): nothing was changed; run it when transactions that write there "
+                "are shorter, or set lock_timeout higher"
+            ) from error
+        db.value(query("compare", "set_lock_timeout"), [before])
+
+
+def run_statements(db: Database, statements: Sequence[str], holding: Holding | None) -> None:
+    """Run a script in the transaction that began it, in role `local`, in which no trigger of ours
+    logs or refuses. What it sets is set back: it holds for the script alone, on every node."""
+    plan = holding.plan(statements) if holding is not None else ()
+    with kept_settings(db):
+        set_replication_role(db, "local")
+        for number, statement in enumerate(statements):
+            if holding is not None and plan[number]:
+                holding.lock(db, plan[number])
+            log.debug("%s", statement)
+            db.execute(statement)
 
 
 def execute_finish(db: Database, queue: str, name: str) -> Answer:

@@ -115,7 +115,9 @@ _ADD_TABLE: tuple[Option, ...] = (
     ),
     option(
         "--trigger-arg",
-        help="argument of the trigger (repeatable)",
+        help="argument of the trigger (repeatable); when=EXPR says which changes become events: a "
+        "row that an update takes out of it stays on other nodes as it was (--where is a filter "
+        "of rows)",
         metavar="ARG",
         dest="trigger_args",
         repeat=True,
@@ -892,7 +894,11 @@ COMMANDS: tuple[Command, ...] = (
         most=None,
         details="Each script is one transaction; begin and commit inside are ignored. "
         "Statements that cannot run inside a transaction (such as VACUUM) are refused. Every node "
-        "runs it at the same place in the stream of changes. A script is known by its file name "
+        "runs it at the same place in the stream of changes: from before its first statement until "
+        "its end nobody else writes to tables of the set that it names (or its header, for tables "
+        "that only functions use). If those who write there do not end within lock_timeout, the "
+        "command gives up and nothing has changed. Times without a zone mean UTC, and what a "
+        "script sets (set ...) ends with it. A script is known by its file name "
         "and runs once. A table whose first copy on a node is not done there, and which the "
         "script may touch, is copied anew behind it.\n\n"
         "Comment lines before the first statement say where it runs: --*-- Local-Table: a, b "

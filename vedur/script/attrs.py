@@ -34,6 +34,13 @@ class ScriptAttrs:
                 found[unquote_plus(key).lower()] = names
         return cls(found)
 
+    def tables(self, local: dict[str, str]) -> list[str]:
+        """Return the tables that the attributes name, by their names on this node."""
+        names = [
+            fqname(n) for key in (*_LOCAL_TABLE, "need-table") for n in self.values.get(key, ())
+        ]
+        return [local.get(name, name) for name in names]
+
     def substitute(self, script: str, tables: dict[str, str], sequences: set[str]) -> str:
         """Replace `@name@` of the tables and sequences that the attributes name."""
         for key in (*_LOCAL_TABLE, "local-sequence"):

@@ -18,7 +18,7 @@ from vedur.names import QualifiedName
 from vedur.script.parse_tree import messages
 
 #: Statements that touch the rows of no table.
-_NONE = frozenset(
+NONE = frozenset(
     {
         "alter_default_privileges_stmt",
         "alter_owner_stmt",
@@ -37,7 +37,7 @@ _NONE = frozenset(
     }
 )
 #: Statements that touch the tables that they name, and no others.
-_NAMED = frozenset(
+NAMED = frozenset(
     {
         "alter_object_schema_stmt",
         "alter_table_stmt",
@@ -96,10 +96,10 @@ def read_touched(statements: Sequence[str]) -> Touched:
 
 def _read(statement: Any, found: Touched) -> None:
     kind = statement.WhichOneof("node")
-    if kind in _NONE:
+    if kind in NONE:
         return
     inner = getattr(statement, kind)
-    if kind not in _NAMED or _goes_further(kind, inner):
+    if kind not in NAMED or _goes_further(kind, inner):
         found.everything = True
         return
     for node in messages(inner):

@@ -349,7 +349,9 @@ class BatchRun(AppliedRange[S]):
         """Do what a system event or a script says, on this node."""
         own = self.runner.own_queue
         branch = own if isinstance(own, BranchQueue) else None
-        SystemEvents(self.db, self.queue, self.runner.registers, branch).handle(event)
+        combined = self.node.combined_queue if own is not None and branch is None else None
+        registers = self.runner.registers
+        SystemEvents(self.db, self.queue, registers, branch, combined).handle(event)
 
     def close_quarantine(self) -> None:
         """Write what the quarantine has gathered, once it is sure that the batch is good."""

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from vedur.catalog.execute import (
+    Holding,
     execute_finish,
     execute_start,
     note_script,
     read_local_names,
+    run_statements,
 )
 from vedur.catalog.sequences import global_remove_seq, global_update_seq
 from vedur.catalog.tables import global_add_table, global_remove_table
@@ -78,18 +80,20 @@ def _wanted(name: str, only: tuple[str, ...], skip: tuple[str, ...]) -> bool:
 
 @dataclass
 class SystemEvents:
-    """Handles one event after the other on the target."""
+    """Handles one event after the other on the target. `combined`: the combined queue that events
+    go on to from here, and those of other parts, too."""
 
     db: Database
     queue: str
     registers: Registers = field(default_factory=Registers)
     branch: BranchQueue | None = None
+    combined: str | None = None
 
     def handle(self, event: Event) -> None:
         """Do what the event says; an unknown type stops the worker."""
         kind = event.ev_type or ""  # anybody who may write to the queue can leave it out
         if kind == "EXECUTE":
-            run_script(self.db, self.queue, event)
+            run_script(self.db, self.queue, event, self.combined)
         elif kind.startswith("pgq."):
             self._cascade(event)
         elif kind.startswith("londiste."):
@@ -234,12 +238,13 @@ def _number(event: Event) -> int:
 # -- scripts of the set (`execute`) ---------------------------------------------------------------
 
 
-def run_script(db: Database, queue: str, event: Event) -> None:
+def run_script(db: Database, queue: str, event: Event, combined: str | None = None) -> None:
     """Replay an EXECUTE event on this node, inside the batch's transaction.
 
     Statements run one by one in role `local`, so no trigger logs them. Transaction control inside
     the script is left out: the batch is the transaction. Tables that have another name here are
-    renamed in the parsed statement.
+    renamed in the parsed statement. Nobody but the worker writes to them, unless this is the root
+    of a combined queue: there the workers of other parts are held off, as writers are on a root.
 
     Copies that are under way begin anew behind it (first_copy/scripts.py); also behind one that
     another set has brought here before, as this set's rows have it from here on.
@@ -258,15 +263,15 @@ def run_script(db: Database, queue: str, event: Event) -> None:
         begin_copies_anew(db, queue, name, without_transaction(script))
         return
     reach("script.started")
-    here = script_here(db, read_local_names(db, queue), script, attrs)
+    names = read_local_names(db, queue)
+    here = script_here(db, names, script, attrs)
     if here.fits is None:
         raise StateError(event.named(f"{name}: SQL only partially matches local setup"))
     if here.fits:
         begin_copies_anew(db, queue, name, here.statements)
-        set_replication_role(db, "local")
-        for statement in here.statements:
-            log.debug("%s", statement)
-            db.execute(statement)
+        whole = read_local_names(db, combined) if combined else names
+        holding = Holding(name, whole, attrs) if combined else None
+        run_statements(db, here.statements, holding)
     else:
         log.info("%s: This SQL does not need to run on this node.", name)
     reach("script.run")

@@ -1,7 +1,9 @@
 """execute: run a script on the root and send it to all nodes at this place in the stream.
 
-Reserve, run, finish: one transaction, in role `local` so that the capture triggers keep silent;
-finishing writes the event, so every node runs the script between the same two changes.
+Reserve, hold writers off, run, finish: one transaction, in role `local` so that the capture
+triggers keep silent. Finishing writes the event. Whoever writes to tables that the script names has
+either committed before its first statement or waits for its end, so every node runs the script
+between the same two changes (`catalog/execute.py`).
 """
 
 from __future__ import annotations
@@ -11,12 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vedur.catalog.execute import (
+    Holding,
     execute_finish,
     execute_start,
     read_local_names,
     refresh_stale_captures,
+    run_statements,
 )
-from vedur.db import set_replication_role
 from vedur.errors import StateError, UsageError
 from vedur.failpoint import reach
 from vedur.ops.session import Session
@@ -65,15 +68,13 @@ def _execute_one(session: Session, name: str, script: Script) -> None:
         if answer.code > 200:
             return
         reach("execute.started")
-        here = script_here(
-            db, read_local_names(db, queue), script.text, ScriptAttrs(dict(script.attrs))
-        )
+        names, attrs = read_local_names(db, queue), ScriptAttrs(dict(script.attrs))
+        here = script_here(db, names, script.text, attrs)
         if here.fits is None:
             raise StateError(f"{name}: SQL only partially matches local setup")
         if here.fits:
-            set_replication_role(db, "local")
-            for statement in here.statements:
-                db.execute(statement)
+            wait = session.settings.lock_timeout
+            run_statements(db, here.statements, Holding(name, names, attrs, wait))
             # altered tables are captured right either way; this keeps them on the quick one
             refresh_stale_captures(db)
         else:

@@ -398,6 +398,37 @@ on conflict do nothing
 -- Does this database have generated capture?
 select pg_catalog.to_regprocedure('vedur.refresh_stale_captures()') is not null
 
+-- name: tables_of_script
+-- Tables of a set that a script must hold others off: those that it names (in any schema, where it gives none), their
+-- partitions where it names these, and what views and rules that it names read.
+with recursive reached (oid) as (
+    select c.oid
+    from unnest(%s::text[], %s::text[]) as w (schema_name, relation_name)
+    join pg_catalog.pg_class c on c.relname = w.relation_name
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where w.schema_name in ('', n.nspname) and c.relkind in ('r', 'p', 'v', 'm')
+    union
+    select d.refobjid
+    from reached r
+    join pg_catalog.pg_rewrite w on w.ev_class = r.oid
+    join pg_catalog.pg_depend d on d.classid = 'pg_catalog.pg_rewrite'::regclass and d.objid = w.oid
+    where d.refclassid = 'pg_catalog.pg_class'::regclass
+), member (oid) as (
+    select pg_catalog.to_regclass(dest)::oid from unnest(%s::text[]) as dest
+)
+select pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) as name
+from reached r
+join pg_catalog.pg_class c on c.oid = r.oid
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p')
+  and (c.oid in (select m.oid from member m)
+    or exists (select from pg_catalog.pg_partition_ancestors(c.oid) as a (relid), member m where m.oid = a.relid))
+order by n.nspname, c.relname
+
+-- name: hold_off_writers
+-- Nobody else writes to these tables, or is still writing, until the transaction ends; reading goes on.
+lock table {tables} in share row exclusive mode
+
 -- name: applied_script
 select e.execute_sql
 from londiste.applied_execute e
