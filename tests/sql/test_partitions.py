@@ -285,6 +285,169 @@ def test_disabled_triggers_are_told(root: Database) -> None:
     assert problems(root) == []
 
 
+REPAIR = "(not repaired yet: other)"
+
+
+def test_a_trigger_that_was_disabled_is_remembered(root: Database) -> None:
+    what = f"triggers of public.p1 were disabled: the other nodes did not get its changes {REPAIR}"
+    now = "triggers of public.p1 are disabled, its changes are lost: _londiste_q"
+    watch(root)
+    root.execute("alter table p1 disable trigger _londiste_q")
+    watch(root)
+    assert set(problems(root)) == {("public.p", "fail", now), ("public.p", "fail", what)}
+    first = root.value("select max(change_id) from vedur.table_change")
+    root.execute("alter table p1 enable trigger user")
+    watch(root)
+    assert problems(root) == [("public.p", "fail", what)]
+    # a repair that began before it was enabled mends nothing
+    mend = "select vedur.mend_table_changes('q', 'public.p', 'other', 'here', %s)"
+    assert root.value(mend, [first]) == 0
+    last = root.value("select max(change_id) from vedur.table_change")
+    assert root.value(mend, [last]) == 1
+    watch(root)
+    assert problems(root) == []
+
+
+@pytest.mark.every_version
+@pytest.mark.parametrize("which", ["user", "all", "_londiste_q"])
+def test_a_trigger_that_was_disabled_between_two_looks_is_told(db: Database, which: str) -> None:
+    make_node(db, "root").execute("create table t (id int primary key)")
+    call(db, "londiste.local_add_table", "q", "t")
+    db.execute(
+        f"begin; alter table t disable trigger {which}; insert into t values (1);"
+        f" alter table t enable trigger {which}; commit"
+    )
+    watch(db)
+    how = "what was changed while they were disabled is not on the other nodes"
+    what = f"triggers of public.t were altered between two looks: {how} {REPAIR}"
+    assert problems(db) == [("public.t", "fail", what)]
+
+
+def test_triggers_of_many_partitions_are_one_line(root: Database) -> None:
+    root.execute("alter table p disable trigger user")
+    watch(root)
+    told = [what for _, _, what in problems(root) if "were disabled" in what]
+    lost = "were disabled: the other nodes did not get its changes"
+    assert told == [f"triggers of public.p {lost} {REPAIR}"]
+    root.execute("select vedur.forget_table_changes('q'); alter table p enable trigger user")
+    watch(root)
+    root.execute("create table p3 partition of p for values from (20) to (30)")
+    watch(root)
+    root.execute("select vedur.forget_table_changes('q')")
+    for name in ("p1", "p2a", "p2b", "p3"):
+        root.execute(f"alter table {name} disable trigger _londiste_q")
+    watch(root)
+    told = [what for _, _, what in problems(root) if "were disabled" in what]
+    assert told == [f"triggers of public.p1, public.p2a, public.p2b and 1 more {lost} {REPAIR}"]
+
+
+def test_a_trigger_that_was_dropped_is_remembered(db: Database) -> None:
+    make_node(db, "root").execute("create table t (id int primary key)")
+    call(db, "londiste.local_add_table", "q", "t")
+    made = db.value("select pg_get_triggerdef(oid) from pg_trigger where tgname = '_londiste_q'")
+    db.execute("drop trigger _londiste_q on t")
+    watch(db)
+    how = "dropped or renamed: the other nodes do not get its changes"
+    what = f"triggers of public.t were {how} {REPAIR}"
+    now = "table public.t has no trigger of the set any more: its changes are lost"
+    assert problems(db) == [("public.t", "fail", now), ("public.t", "fail", what)]
+    db.execute("select vedur.forget_table_changes('q')")
+    watch(db)
+    assert problems(db) == [("public.t", "fail", now)]
+    db.execute(made)
+    watch(db)
+    how = "dropped or renamed for a while: the other nodes did not get its changes"
+    assert problems(db) == [("public.t", "fail", f"triggers of public.t were {how} {REPAIR}")]
+
+
+def test_a_table_without_triggers_is_not_told(db: Database) -> None:
+    make_node(db, "root").execute("create table t (id int primary key)")
+    call(db, "londiste.local_add_table", "q", "t", ["no_triggers"])
+    db.execute("alter table t add v int")
+    db.execute("select vedur.watch_tables('q', true)")
+    assert problems(db) == []
+
+
+def test_triggers_that_vedur_makes_again_are_not_told(db: Database) -> None:
+    make_node(db, "root").execute("create table t (id int, constraint k primary key (id))")
+    call(db, "londiste.local_add_table", "q", "t")
+    db.execute(
+        "alter table t drop constraint k;"
+        "alter table t add constraint k primary key (id) deferrable initially deferred"
+    )
+    before = db.value("select oid from pg_trigger where tgname = '_londiste_q'")
+    db.execute("select vedur.refresh_stale_captures()")
+    assert db.value("select oid from pg_trigger where tgname = '_londiste_q'") != before
+    watch(db)
+    assert problems(db) == []
+
+
+@pytest.mark.every_version
+def test_values_that_using_computed_are_told(db: Database) -> None:
+    make_node(db, "root").execute("create table t (id int primary key, v int, n numeric)")
+    call(db, "londiste.local_add_table", "q", "t")
+    db.execute("insert into t values (1, 1, 1)")
+    db.execute("alter table t alter v type int using v * 100, alter n type numeric using n * 2")
+    watch(db)
+    what = 'the table was rewritten while column(s) were altered by hand: "v", "n"'
+    assert problems(db) == [("public.t", "warn", what)]
+    (action,) = db.one("select action from vedur.table_problems('q')")
+    assert action.startswith('run "compare public.t" on the other nodes')
+    db.execute("select vedur.forget_table_changes('q'); alter table t alter n type numeric(9, 1)")
+    watch(db)
+    what = 'the type of column "n" was changed by hand from numeric to numeric(9,1)'
+    assert problems(db) == [("public.t", "warn", what)]
+    (action,) = db.one("select action from vedur.table_problems('q')")
+    assert 'run "compare public.t" there, since USING and defaults compute values' in action
+
+
+def test_values_that_using_computed_in_partitions_are_told(root: Database) -> None:
+    fill(root)
+    watch(root)
+    root.execute("alter table p alter v type text using upper(v)")
+    watch(root)
+    what = 'the table was rewritten while column(s) were altered by hand: "v"'
+    assert problems(root) == [("public.p", "warn", what)]
+
+
+@pytest.mark.every_version
+def test_rewrites_that_keep_all_values_are_not_told(db: Database) -> None:
+    make_node(db, "root").execute("create table t (id int primary key, v int, n numeric)")
+    call(db, "londiste.local_add_table", "q", "t")
+    for harmless in (
+        "insert into t values (1, 1, 1)",
+        "vacuum full t",
+        "cluster t using t_pkey",
+        "vacuum (analyze, freeze) t",
+        "alter table t set unlogged",
+        "alter table t set logged",
+        "alter table t alter v set statistics 5",
+        "alter table t alter v set not null, alter n set default 3",
+        "alter table t alter v type int using v",
+        "grant select (v) on t to public",
+        "create index on t (v)",
+        "truncate t",
+        "vacuum full pg_attribute",
+        "vacuum full pg_trigger",
+        "vacuum freeze pg_attribute",
+    ):
+        db.execute(harmless)
+        watch(db)
+        assert problems(db) == [], harmless
+
+
+def test_a_catalog_that_pg_upgrade_wrote_is_taken_as_it_is(root: Database) -> None:
+    """It keeps oids of tables, and has written every row of the catalog again."""
+    root.execute(
+        "update vedur.table_watch set state = state || jsonb_build_object('made', '1', 'file', 1,"
+        " 'triggers', (select jsonb_object_agg(key, jsonb_set(value, '{3}', '\"1\"'))"
+        " from jsonb_each(state -> 'triggers')), 'written', (select jsonb_object_agg(key, '1')"
+        " from jsonb_each(state -> 'written')))"
+    )
+    watch(root)
+    assert problems(root) == []
+
+
 def test_renamed_table_is_followed(db: Database) -> None:
     make_node(db, "root").execute("create table t (id int primary key, v text); create schema s")
     for args in (None, ["ignore=v"]):

@@ -111,7 +111,7 @@ def test_triggers_that_are_gone_or_disabled(lab: SetLab) -> None:
     root.execute("alter table shop.orders enable trigger _londiste_replika")
     root.execute("drop trigger _londiste_replika on shop.lines")
     found = examine(lab, "src")
-    assert sick(found) == [("fail", "triggers")]
+    assert sick(found) == [("fail", "triggers"), ("fail", "ddl")]
     assert text(found, "triggers") == "not every change is caught: shop.lines"
     root.execute("drop trigger _londiste_replika_truncate on shop.orders")
     assert ("warn", "triggers") in sick(examine(lab, "src"))
@@ -307,7 +307,7 @@ def test_the_command(lab: SetLab, tmp_path: Path, capsys: pytest.CaptureFixture[
     lab.dbs["src"].execute("drop trigger _londiste_replika on shop.orders")
     assert main("vedur", ["-q", str(ini), "doctor", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
-    assert [f["check"] for f in found if f["verdict"] == "fail"] == ["triggers"]
+    assert [f["check"] for f in found if f["verdict"] == "fail"] == ["triggers", "ddl"]
     assert set(found[0]) == {"verdict", "check", "found", "remedy"}
 
 

@@ -4,10 +4,11 @@ create table if not exists vedur.table_watch (
     table_name      text not null,
     relid           oid not null,
     state           jsonb not null,
+    captured        boolean not null,
     constraint table_watch_pkey primary key (queue_name, table_name)
 );
 comment on table vedur.table_watch is
-    'replicated tables as vedur.watch_tables saw them last: oid, and name, columns and partitions (vedur.table_state)';
+    'replicated tables as vedur.watch_tables saw them last: oid, and name, columns, partitions, triggers (vedur.table_state); and whether it had a row trigger of the queue since it was added';
 
 create table if not exists vedur.table_change (
     change_id       bigint generated always as identity,

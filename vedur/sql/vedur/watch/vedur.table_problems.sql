@@ -12,7 +12,7 @@ as $$
 -- Returns: table (name in the set), severity (fail or warn), what, and what to do.
 -- Writes: nothing.
     with here as (
-        select t.nr, t.table_name, coalesce(t.dest_table, t.table_name) as dest, w.relid,
+        select t.nr, t.table_name, coalesce(t.dest_table, t.table_name) as dest, w.relid, w.captured,
             londiste.find_table_oid(coalesce(t.dest_table, t.table_name)) as named, n.node_type = 'root' as root
         from londiste.table_info as t
             join pgq_node.node_info as n on n.queue_name = t.queue_name
@@ -68,10 +68,16 @@ as $$
         join pg_trigger as g on g.tgrelid = r.relid
     where h.root
         and g.tgenabled in ('D', 'R')
-        and g.tgname in (
-            select ('_londiste_' || i_queue_name || s.suffix)::name
-            from unnest(array['', '_truncate']) as s (suffix))
+        and g.tgname = any (vedur.capture_trigger_names(i_queue_name))
     group by h.table_name, g.tgrelid
+    union all
+    select h.table_name, 'fail', format('table %s has no trigger of the set any more: its changes are lost', h.dest),
+        format('run "remove-table %1$s" and "add-table %1$s" on this node, then on the others', h.table_name)
+    from here as h
+    where h.relid = h.named
+        and h.root
+        and h.captured
+        and not vedur.has_capture(i_queue_name, h.named)
     union all
     select h.table_name, 'warn', format('%s has children by inheritance, whose rows are not replicated with it: %s', h.dest,
             (select string_agg(i.inhrelid::regclass::text, ', ' order by i.inhrelid) from pg_inherits as i where i.inhparent = h.named)),

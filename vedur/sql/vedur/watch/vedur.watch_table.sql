@@ -15,9 +15,9 @@ begin
     delete from vedur.table_watch as w
     where w.queue_name = i_queue_name
         and w.table_name = i_table_name;
-    insert into vedur.table_watch (queue_name, table_name, relid, state)
-    select i_queue_name, i_table_name, i_relid, s.state
-    from vedur.table_state(i_relid) as s (state)
+    insert into vedur.table_watch (queue_name, table_name, relid, state, captured)
+    select i_queue_name, i_table_name, i_relid, s.state, vedur.has_capture(i_queue_name, i_relid)
+    from vedur.table_state(i_queue_name, i_relid) as s (state)
     where s.state is not null;
 end;
 $$;

@@ -51,7 +51,7 @@ begin
                 and t.local);
 
     for _t in
-        select t.table_name, coalesce(t.dest_table, t.table_name) as dest, w.relid, w.state,
+        select t.table_name, coalesce(t.dest_table, t.table_name) as dest, w.relid, w.state, w.captured,
             londiste.find_table_oid(coalesce(t.dest_table, t.table_name)) as named
         from londiste.table_info as t
             left join vedur.table_watch as w on w.queue_name = t.queue_name and w.table_name = t.table_name
@@ -59,7 +59,7 @@ begin
             and t.local
         order by t.nr
     loop
-        _state := vedur.table_state(_t.relid);
+        _state := vedur.table_state(i_queue_name, _t.relid);
         continue when _state is not null and _state = _t.state and _t.relid is not distinct from _t.named;
         _relid := _t.relid;
         if _state is null then
@@ -67,7 +67,7 @@ begin
             continue when _t.named is null
                 or _t.relid is not null and not vedur.has_capture(i_queue_name, _t.named);
             _relid := _t.named;
-            _state := vedur.table_state(_relid);
+            _state := vedur.table_state(i_queue_name, _relid);
             perform vedur.name_capture(i_queue_name, _t.table_name, _relid);
         elsif _state ->> 'name' <> _t.dest and _t.named is null and (_root or i_accept) then
             update londiste.table_info as t
@@ -76,13 +76,14 @@ begin
                 and t.table_name = _t.table_name;
         end if;
         if _root and not i_accept and _t.relid = _relid then
-            _count := _count + vedur.note_table_changes(i_queue_name, _t.table_name, _relid, _t.state, _state);
+            _count := _count + vedur.note_table_changes(i_queue_name, _t.table_name, _relid, _t.state, _state, _t.captured);
         end if;
-        insert into vedur.table_watch as w (queue_name, table_name, relid, state)
-        values (i_queue_name, _t.table_name, _relid, _state)
+        insert into vedur.table_watch as w (queue_name, table_name, relid, state, captured)
+        values (i_queue_name, _t.table_name, _relid, _state, vedur.has_capture(i_queue_name, _relid))
         on conflict on constraint table_watch_pkey do update
         set relid = excluded.relid,
-            state = excluded.state;
+            state = excluded.state,
+            captured = w.captured or excluded.captured;
     end loop;
 
     -- Another session waits behind us while we wait for a lock: not for long.
