@@ -28,6 +28,7 @@ from vedur.ops.quarantine.list_errors import errors
 from vedur.ops.session import Session
 from vedur.ops.wait_sync import wait_sync
 from vedur.status.tree import tree_lines
+from vedur.worker.watch import look_for_changes
 
 TREE = """
 create schema parts;
@@ -163,6 +164,28 @@ def test_changes_by_hand_are_in_status_and_doctor(lab: Lab) -> None:
             f"src: public.m: {what} (not repaired yet: dst)",
             'run "repair public.m --apply" on every node that has the table',
         )
+    ]
+
+
+def test_an_altered_queue_is_told_and_set_right(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    add_table(lab.leaf, AddTable(tables=["m"], create_full=True, expect_sync=True))
+    lab.root.db.execute("alter sequence pgq.event_1_id_seq cache 50")
+    said = [f for f in doctor(lab.root.settings) if f.check == "ddl" and f.verdict == "fail"]
+    assert [f.found for f in said] == [
+        "src: pgq.event_1_id_seq: the sequence has another order than events and ticks need:"
+        " CACHE 50"
+    ]
+    assert said[0].remedy.endswith("alter sequence pgq.event_1_id_seq cache 1")
+    look_for_changes(lab.root.db, "replika")
+    assert "sequences of the queue were altered by hand, see status or doctor" in caplog.messages
+    cache = "select seqcache from pg_sequence where seqrelid = 'pgq.event_1_id_seq'::regclass"
+    assert lab.root.db.value(cache) == 1
+    (report,) = errors(lab.root)
+    assert (report.kind, report.table) == ("table", "public.m")
+    assert report.actions == ('run "repair public.m --apply" on every node that has the table',)
+    (found,) = check_op.check(lab.leaf)
+    assert [text[:44] for text in found.differences] == [
+        "on provider: events had numbers that do not "
     ]
 
 

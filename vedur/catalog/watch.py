@@ -2,6 +2,7 @@
 
 No event tells other nodes of such a change. The root remembers what its tables look like
 (`vedur.watch_tables`) and tells what it finds until every node is repaired or it is dismissed.
+Sequences of the queue that were altered are set right (`vedur.mend_queue`).
 A database with foreign schemas has none of it.
 """
 
@@ -31,6 +32,14 @@ def watch_tables(db: Database, queue: str, *, accept: bool = False) -> int:
     if not db.value(query("watch", "installed")):
         return 0
     return int(db.value(query("watch", "watch"), [queue, accept]))
+
+
+def mend_queue(db: Database, queue: str) -> int:
+    """Set sequences of a node's queue right that were altered by hand; returns how many faults
+    there were. Never in a script's transaction: writers would wait for its end."""
+    if not db.value(query("watch", "installed")):
+        return 0
+    return int(db.value(query("watch", "mend_queue"), [queue]))
 
 
 def begin_script(db: Database, queue: str) -> None:

@@ -8,6 +8,10 @@ select coalesce(pg_catalog.has_table_privilege(pg_catalog.to_regclass('vedur.tab
 -- Look at the tables of a set; true if what changed was replicated.
 select vedur.watch_tables(%s, %s)
 
+-- name: mend_queue
+-- Set sequences of a queue right that were altered by hand.
+select vedur.mend_queue(%s)
+
 -- name: lock
 -- Wait for a look that is under way, and keep others away until the transaction ends.
 select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtext('vedur.watch_tables'), pg_catalog.hashtext(%s))

@@ -4,11 +4,12 @@ language plpgsql
 as $$
 -- ----------------------------------------------------------------------
 -- Forget scripts that ran more than three months ago; bring generated capture up to the shape of its
--- tables, where there is any; look whether tables were changed by hand (vedur.watch_tables).
+-- tables, where there is any; look whether tables were changed by hand (vedur.watch_tables); set
+-- sequences of queues right that were altered (vedur.mend_queue).
 --
 -- Returns: 0 always: there is nothing to repeat at once.
 -- Writes: londiste.applied_execute; functions of schema vedur_work; what vedur.watch_tables
---         writes.
+--         and vedur.mend_queue write.
 -- Raises: nothing.
 -- ----------------------------------------------------------------------
 begin
@@ -19,6 +20,10 @@ begin
     end if;
     if to_regprocedure('vedur.watch_tables(text,boolean)') is not null then
         execute 'select vedur.watch_tables(n.queue_name) from pgq_node.node_info as n';
+    end if;
+    -- last, since it locks sequences
+    if to_regprocedure('vedur.mend_queue(text)') is not null then
+        execute 'select vedur.mend_queue(n.queue_name) from pgq_node.node_info as n';
     end if;
     return 0;
 end;

@@ -22,13 +22,7 @@ declare
     _compute text := format(
         'make the same change on the other nodes ("check" compares them), run "compare %s" there, since USING and defaults compute'
             ' values that no event has carried, %s; "execute" changes all nodes at once', i_table_name, _forget);
-    _nodes text[] := array(
-        select l.node_name
-        from pgq_node.node_location as l
-            join pgq_node.node_info as n on n.queue_name = l.queue_name and n.node_name <> l.node_name
-        where l.queue_name = i_queue_name
-            and not l.dead
-        order by l.node_name);
+    _nodes text[] := vedur.other_nodes(i_queue_name);
     -- False after pg_upgrade: then the catalog tells nothing of what was done before.
     _comparable boolean := coalesce(i_before ->> 'made' = i_now ->> 'made', false);
     _row_triggers text[] := array['_londiste_' || i_queue_name, 'zzz__londiste_' || i_queue_name]::name[];
@@ -38,7 +32,6 @@ declare
         where i_before -> 'partitions' -> p.key ->> 1 <> p.value ->> 1);
     _found integer;
 begin
-    -- A node that joins later copies its tables as they are then.
     insert into vedur.table_change as c (queue_name, table_name, severity, what, action, pending)
     select i_queue_name, i_table_name, f.severity, f.what, f.action, _nodes
     from (

@@ -6,10 +6,10 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 -- Tell what is wrong with the replicated tables of this node and cannot be seen from the queue: changes by hand
--- that other nodes were not told of, and what the catalog shows now.
+-- that other nodes were not told of, and what the catalog shows now of tables and of the queue.
 --
 -- Parameters: i_queue_name - cascaded queue.
--- Returns: table (name in the set), severity (fail or warn), what, and what to do.
+-- Returns: table (name in the set; sequence or event table of the queue), severity (fail or warn), what, and what to do.
 -- Writes: nothing.
     with here as (
         select t.nr, t.table_name, coalesce(t.dest_table, t.table_name) as dest, w.relid, w.captured,
@@ -93,4 +93,24 @@ as $$
                     select
                     from here as o
                     where o.named = i.inhrelid))
+    union all
+    select h.table_name, 'warn', format('trigger %s of %s fires after capture: it may change or keep out rows that were captured already',
+            string_agg(o.tgname, ', ' order by o.tgname), h.dest),
+        format('give it a name that sorts before %s', g.tgname)
+    from here as h
+        join pg_trigger as g on g.tgrelid = h.named
+        join pg_trigger as o on o.tgrelid = h.named
+    where h.root
+        and g.tgname in (('_londiste_' || i_queue_name)::name, ('zzz__londiste_' || i_queue_name)::name)
+        and g.tgtype & 3 = 3  -- before, for each row
+        and not 'SKIP' = any (vedur.trigger_arguments(g.tgargs))  -- then nothing fires after it
+        and o.tgtype & 3 = 3
+        and not o.tgisinternal
+        and o.tgenabled in ('O', 'A')
+        and o.tgtype & g.tgtype & 28 > 0  -- insert, delete, update
+        and o.tgname > g.tgname
+    group by h.table_name, h.dest, g.tgname
+    union all
+    select p.object_name, p.severity, p.what, p.action
+    from vedur.queue_problems(i_queue_name) as p
 $$;
