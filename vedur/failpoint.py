@@ -94,7 +94,8 @@ POINTS: dict[str, tuple[str, ...]] = {
     "root": ("watermark", "sequences"),
     # worker/roles/reign.py: a root that was replaced, or made by another program
     "reign": ("deposed", "adopted", "closed_other"),
-    # ops/takeover: run.py, undo.py, options.py, verify.py, failover.py, leave.py
+    # ops/takeover: run.py, undo.py, options.py, verify.py, failover.py, leave.py;
+    # ops/change_provider.py sets the copies of an orphan back ("recopied")
     "takeover": (
         "checked",
         "moved",

@@ -270,7 +270,8 @@ COMMANDS: tuple[Command, ...] = (
         _NODES,
         details="Everything is looked at first: that both nodes answer, that the new provider is "
         "not below this node, that it has the tick that is applied here or will have it soon, and "
-        "that no table is being copied. Then the worker is paused, subscribed at the new provider, "
+        "that no table is being copied; where the old provider does not answer, copies begin anew "
+        "at the new one. Then the worker is paused, subscribed at the new provider, "
         "switched and resumed, and its old subscription ends. An error, an interrupt or a worker "
         "that does not answer (--max-wait) changes nothing and leaves no worker paused. "
         'After a kill "status" shows move_provider among the attributes of the node: '

@@ -7,8 +7,8 @@ left out. So a command that was killed between two steps is finished by running 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from vedur.errors import StateError
 from vedur.node.epoch import Reign
@@ -39,6 +39,7 @@ class Member:
     paused: bool = False
     subscribers: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()  # tables of it that are being copied
+    ahead: tuple[str, ...] = ()  # in sync, with the snapshot of a copy: in numbers of the provider
     attrs: Mapping[str, str] = field(default_factory=dict)
     closed: bool = False  # its queue takes no events of writers
     reigns: tuple[Reign, ...] = ()  # that it knows of
@@ -143,6 +144,7 @@ class Move:
     tick     the position that the new provider must have
     resume   the consumer was paused by an earlier run of the same move
     old      nodes that still keep a subscription for it
+    anew     first copies begin anew: the provider that they have read from does not answer
     """
 
     node: str
@@ -152,6 +154,7 @@ class Move:
     tick: int
     resume: bool
     old: tuple[str, ...] = ()
+    anew: bool = False
 
     @property
     def done(self) -> bool:
@@ -167,16 +170,35 @@ def plan_move(members: Members, node: str, provider: str) -> Move:
     if provider == node:
         raise StateError("cannot subscribe to itself")
     _require_provider(members, node, provider)
-    if mine.provider != provider and mine.copies:
-        raise StateError(
-            f'{len(mine.copies)} table(s) of node "{node}" are being copied '
-            f"({', '.join(mine.copies[:5])}): nothing is changed; run wait-sync first"
-        )
+    before = members.get(mine.provider or "")
+    anew = mine.provider != provider and (before is None or not before.answers)
+    if mine.provider != provider and not anew:
+        require_no_copies(node, mine.copies)
     old = [n for n in parents_of(members, node) if n != provider]
     begun = members.get(mine.attrs.get(MOVE_PROVIDER, ""))
     if begun is not None and not begun.answers and begun.name != provider:
         old.append(begun.name)  # a move there was interrupted: it may keep a subscription
-    return _plan(mine, mine.worker, mine.provider, mine.tick, provider, tuple(old))
+    move = _plan(mine, mine.worker, mine.provider, mine.tick, provider, tuple(old))
+    return replace(move, anew=anew)
+
+
+def require_no_copies(node: str, copies: Sequence[str]) -> None:
+    """Raise while tables of a node are being copied."""
+    if copies:
+        raise StateError(
+            f'{len(copies)} table(s) of node "{node}" are being copied '
+            f"({', '.join(copies[:5])}): nothing is changed; run wait-sync first"
+        )
+
+
+def explain_ahead(member: Member) -> str:
+    """Say what keeps a node at its provider whose tables have the snapshots of their copies."""
+    names = ", ".join(member.ahead[:5])
+    return (
+        f'{len(member.ahead)} table(s) of node "{member.name}" were copied just now ({names}), and '
+        f'the snapshot of the copy, in numbers of node "{member.provider}", tells until the next '
+        "tick which changes they have already"
+    )
 
 
 def plan_consumer_move(

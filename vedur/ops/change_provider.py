@@ -8,7 +8,8 @@ Everything is looked at first (`vedur/node/plan.py`); then come steps that can b
     pause        the consumer, so that its position stands still; that this was done for a move, and
                  where to, is noted in the attributes of the node in the same transaction
     subscribe    at the position, on the new provider
-    switch       the node itself, with the position locked
+    switch       the node itself, with the position locked; where the old provider does not answer,
+                 first copies begin anew in the same transaction
     untag        the node, where it was tagged as dead: it is back
     resume       the consumer, and the note goes in the same transaction
     hold         what the node needs, on the nodes above the new provider
@@ -25,6 +26,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 from vedur.clock import Clock
 from vedur.db import Database
@@ -47,9 +49,11 @@ from vedur.node.plan import (
     MOVE_RESUME,
     Member,
     Move,
+    explain_ahead,
     plan_consumer_move,
     plan_move,
     require_member,
+    require_no_copies,
     tick_is_missing,
 )
 from vedur.node.position import (
@@ -75,11 +79,13 @@ from vedur.node.state import (
     set_consumer_paused,
 )
 from vedur.ops.create_node import require_serving
-from vedur.ops.members import SetView, find_consumer, read_member, read_members
+from vedur.ops.members import SetView, find_consumer, read_copies, read_member, read_members
 from vedur.ops.passed import require_provider_serves
 from vedur.ops.pause import NoAnswer, wait_accepted
 from vedur.ops.session import Session
 from vedur.sql import query
+from vedur.worker.first_copy.anew import begin_all_anew
+from vedur.worker.first_copy.places import read_consumer_node
 
 log = logging.getLogger(__name__)
 
@@ -221,6 +227,7 @@ class _Mover:
         self._find_tick()  # of another reign: the tick that would be waited for is another one
         self._wait_for_tick(self.tick, max_wait)
         self._find_tick()
+        self._wait_for_snapshots(max_wait)
         subscribed = False
         try:
             self._pause(max_wait)
@@ -272,6 +279,24 @@ class _Mover:
                 log.info("Waiting until '%s' has tick %s: it is at tick %s", new.name, tick,
                          new.last_tick)  # fmt: skip
                 said = now + _SAY_EVERY
+            self.clock.sleep(_PERIOD)
+
+    def _wait_for_snapshots(self, max_wait: float) -> None:
+        """Wait until no table needs the transaction numbers of the old provider any more: at the
+        new one, its changes would count as rows of the copy. The next tick ends that."""
+        if not self.is_worker or self.move.anew:
+            return
+        deadline, said = self.clock.monotonic() + max_wait, False
+        while ahead := read_copies(self.db, self.queue)[1]:
+            why = explain_ahead(replace(self.view.members[self.move.node], ahead=ahead))
+            if self.clock.monotonic() >= deadline:
+                raise StateError(
+                    f"{why}: nothing is changed; see that its worker runs and gets ticks, and run "
+                    "the same command again"
+                )
+            if not said:
+                log.info("Waiting for the next tick: %s", why)
+                said = True
             self.clock.sleep(_PERIOD)
 
     def _is_deposed(self, new: Member) -> str:
@@ -396,6 +421,8 @@ class _Mover:
                     f'consumer "{move.consumer}" went on to tick {tick} although it is paused: '
                     "nothing is changed; is a second worker running?"
                 )
+            if self.is_worker:
+                self._settle_copies()
             if not self._knows(self.db, there.node_name):
                 register_location(
                     self.db, self.queue, there.node_name, there.node_location, there.dead
@@ -407,6 +434,29 @@ class _Mover:
                 found = self._find_tick()
                 if found is not None:
                     complete_tick(self.db, self.queue, move.consumer, found, silent=True)
+
+    def _settle_copies(self) -> None:
+        """Raise where a table still needs the old provider; where that does not answer, its copy
+        begins anew. The plan may be older than a copy, and nothing else begins or ends one now."""
+        copies, ahead = read_copies(self.db, self.queue)
+        if self.move.anew:
+            members = self.view.members
+            gone = {name for name, each in members.items() if each.dead}
+            gone.add(members[self.move.node].provider or "")
+            tables = begin_all_anew(self.db, self.queue, gone)
+            if tables:
+                log.warning(
+                    "'%s' copies from '%s', from the beginning: %s",
+                    self.move.node,
+                    self.move.provider,
+                    ", ".join(tables),
+                )
+                reach("takeover.recopied")
+            return
+        require_no_copies(self.move.node, copies)
+        if ahead:
+            why = explain_ahead(replace(self.view.members[self.move.node], ahead=ahead))
+            raise StateError(f"{why}: nothing is changed; run the same command again")
 
     def _undo(self, subscribed: bool) -> None:
         """Let the consumer go on, at its old provider unless the switch was done; nothing waits
@@ -484,6 +534,8 @@ class _Mover:
                 )
                 continue
             self._end_subscription(name, db)
+            if self.is_worker and not self.move.switch:
+                self._end_left_copies(name, db)
         if self.is_worker and self.move.provider in member.subscribers:
             # it was below this node once; the plan has seen that it no longer is
             unregister_subscriber(self.db, self.queue, self.move.provider, node=self._prefix)
@@ -534,5 +586,18 @@ class _Mover:
                 unregister_subscriber(db, self.queue, self.move.node, node=name)
             else:
                 db.value(query("node", "unregister_consumer"), [self.queue, self.move.consumer])
+        except DatabaseError as error:
+            log.warning("Node '%s' failure: %s", name, mask(error.message))
+
+    def _end_left_copies(self, name: str, db: Database) -> None:
+        """End consumers of first copies that began anew elsewhere while an old provider was away:
+        they would hold back its queue for ever."""
+        try:
+            for row in db.query(query("resurrect", "copies"), [self.queue]):
+                if not row.consumer.startswith(f"{self.move.consumer}.copy."):
+                    continue
+                place = read_consumer_node(self.db, self.queue, row.consumer)
+                if place is None or place.node != name:
+                    db.value(query("node", "unregister_consumer"), [self.queue, row.consumer])
         except DatabaseError as error:
             log.warning("Node '%s' failure: %s", name, mask(error.message))

@@ -16,7 +16,7 @@ from vedur.catalog.copy_source import (
     read_table_node,
 )
 from vedur.db import Database
-from vedur.errors import DatabaseError, StateError, UsageError
+from vedur.errors import ConnectError, DatabaseError, StateError, UsageError
 from vedur.log import mask
 from vedur.node.info import NodeInfo
 from vedur.ops.session import Session
@@ -84,7 +84,11 @@ class CopyNodes:
         """Read the node that is named, or the provider."""
         if self._node is None:
             if self.wanted is None:
-                db = self.session.provider(self.info)
+                try:
+                    db = self.session.provider(self.info)
+                except ConnectError as error:
+                    way = "copy it from another node (--copy-node)"
+                    raise self._silent("", way, error) from error
                 self._node = read_table_node(db, self.session.queue)
             else:
                 self._node = self._named(self.wanted)
@@ -120,8 +124,20 @@ class CopyNodes:
             start = self.info.provider_location
             if not start:
                 raise StateError(f'node "{self.info.node_name}" knows no location of its provider')
-            self._above = list(climb(self._open, self.session.queue, start))
+            try:
+                self._above = list(climb(self._open, self.session.queue, start))
+            except ConnectError as error:
+                way = "name the node to copy from (--copy-node)"
+                raise self._silent(", or one above it,", way, error) from error
         return self._above
+
+    def _silent(self, others: str, way: str, error: ConnectError) -> ConnectError:
+        """Say what can be done without the provider."""
+        return error.with_values(
+            f'provider "{self.info.provider_node}" of this node{others} does not answer: nothing '
+            f"is changed; {way}, or let this node read from another one first (change-provider): "
+            f"{mask(error.message)}"
+        )
 
     def _open(self, location: str) -> Database:
         return self.session.remote(location, "copy_db")

@@ -80,9 +80,7 @@ def read_member(db: Database, queue: str, name: str) -> Member:
     info = get_node_info(db, queue) if has_schema(db) else None
     if info is None:
         return Member(name, failure=f'no node for queue "{queue}" there')
-    tables = (
-        get_table_list(db, queue) if db.value(query("admin", "has_schema"), ["londiste"]) else []
-    )
+    copies, ahead = read_copies(db, queue)
     ticks = db.one(query("rejoin", "ticks"), [queue])
     member = Member(
         name=name,
@@ -94,7 +92,8 @@ def read_member(db: Database, queue: str, name: str) -> Member:
         last_tick=ticks.last,
         paused=info.worker_paused,
         subscribers=tuple(item.node_name for item in get_subscriber_info(db, queue)),
-        copies=tuple(t.table_name for t in tables if t.local and t.merge_state and not t.ready),
+        copies=copies,
+        ahead=ahead,
         attrs=info.attrs,
         closed=bool(db.value(query("takeover", "is_closed"), [queue])),
         parts=tuple(sorted(info.target_for)),
@@ -105,6 +104,16 @@ def read_member(db: Database, queue: str, name: str) -> Member:
     if info.node_name != name:
         return replace(member, failure=f'that database has node "{info.node_name}"')
     return member
+
+
+def read_copies(db: Database, queue: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Read which tables of a node are being copied, and which are in sync and have the snapshot of
+    their copy still, as a copy of Londiste's leaves them."""
+    if not db.value(query("admin", "has_schema"), ["londiste"]):
+        return (), ()
+    tables = get_table_list(db, queue).local
+    copies = tuple(t.table_name for t in tables if t.merge_state and not t.ready)
+    return copies, tuple(t.table_name for t in tables.ready if t.custom_snapshot)
 
 
 def find_consumer(

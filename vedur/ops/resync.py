@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,7 +16,8 @@ from vedur.catalog.tables import (
     sharing,
 )
 from vedur.change.attrs import COPY_NODE, HANDLER_MARK, encode_attrs
-from vedur.errors import StateError, UsageError
+from vedur.errors import DatabaseError, StateError, UsageError
+from vedur.log import mask
 from vedur.node.info import NodeInfo
 from vedur.node.position import wake_worker
 from vedur.ops.combined import require_nobody_below, require_own_rows
@@ -23,6 +25,8 @@ from vedur.ops.copy_node import CopyNodes, copy_node_option
 from vedur.ops.handlers import read_handled, require_emptied
 from vedur.ops.session import Session, choose
 from vedur.tables.part_rows import why_untold
+
+log = logging.getLogger(__name__)
 
 
 def resync(
@@ -47,7 +51,6 @@ def resync(
     marks = {name: _read_mark(session, info, local[name]) for name in names}
     local |= {name: _with_mark(local[name], marks[name]) for name in names}
     require_nobody_below(session, info, names)
-    provider = session.provider(info)
     _require_sources(session, info, [local[name] for name in names], wanted)
     for name in names:
         table = local[name]
@@ -63,7 +66,16 @@ def resync(
             local_set_table_state(session.db, session.queue, name, None, None)
             end_rejoin(session.db, session.queue, name)  # a copy instead of a repair
     if names:
-        wake_worker(provider, session.queue)
+        _wake(session, info)
+
+
+def _wake(session: Session, info: NodeInfo) -> None:
+    """Let the worker look at once. It does so by itself, and tables that are copied from another
+    node do not need the provider here: one that does not answer is passed over."""
+    try:
+        wake_worker(session.provider(info), session.queue)
+    except (DatabaseError, StateError) as error:
+        log.debug("the worker wakes up by itself: %s", mask(error.message))
 
 
 def _read_mark(session: Session, info: NodeInfo, table: TableInfo) -> str | None:

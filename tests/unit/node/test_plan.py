@@ -106,6 +106,19 @@ def test_copies_under_way_keep_a_node_where_it_is() -> None:
     copying = member("a", "leaf", "r", copies=("t",))
     with pytest.raises(StateError, match="being copied"):
         plan_move(tree(copying), "a", "b")
+    assert not plan_move(tree(), "a", "b").anew
+
+
+@pytest.mark.parametrize("provider", [GONE, Member("b", dead=True, failure="tagged"), None])
+def test_copies_of_a_provider_that_does_not_answer_begin_anew(provider: Member | None) -> None:
+    copying = member("c", "branch", "b", "d", first_tick=3, last_tick=9, copies=("t",))
+    nodes = tree(copying, *([provider] if provider else []))
+    if provider is None:
+        del nodes["b"]
+    move = plan_move(nodes, "c", "r")
+    assert move.switch and move.anew
+    if provider is not None:
+        assert plan_reparent(nodes, "b")[1] == [move]
 
 
 def test_nodes_that_do_not_answer_in_the_way() -> None:

@@ -20,7 +20,7 @@ from vedur.names import quote_literal
 from vedur.node.epoch import Match, is_other_epoch, match_reigns, read_reigns
 from vedur.node.info import get_worker_state
 from vedur.node.part import can_combine, read_parts
-from vedur.node.plan import Member
+from vedur.node.plan import Member, explain_ahead
 from vedur.node.position import is_lost, read_newest_tick
 from vedur.node.setup import OTHER_JOB, require_own_consumer
 from vedur.node.takeover import require_no_moves
@@ -143,6 +143,9 @@ def _tables(candidate: Candidate) -> Iterator[str]:
                     candidate, "wait until it is ok (wait-sync)", "table", table.table_name
                 )
             )
+        elif mine.custom_snapshot is not None:
+            way = _or_give_up(candidate, "wait for its next tick", "table", table.table_name)
+            yield f'table "{table.table_name}" was copied just now, and is ahead of "{new}": {way}'
         elif part := missing_part(mine, TableMap(table.table_name, table.table_name)):
             yield f'"{new}" has only {part} of table "{table.table_name}"'
         else:
@@ -336,10 +339,12 @@ def why_untold(new: str, part: str, old: str | None) -> str:
 
 def _copies(candidate: Candidate) -> Iterator[str]:
     if candidate.old is None:
-        return  # a copy from a root that is gone never ends: it begins anew at the new one
+        return  # a copy from a root that is gone never ends: it begins anew where the node moves to
     for member in candidate.view.members.values():
         if member.copies:
             yield (
                 f'{len(member.copies)} table(s) of node "{member.name}" are being copied '
                 f"({', '.join(member.copies[:3])}): wait for that (wait-sync)"
             )
+        if member.ahead:
+            yield f"{explain_ahead(member)}: wait for that"

@@ -16,7 +16,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from vedur.catalog.tables import local_set_table_state
 from vedur.db import Database, command
 from vedur.errors import ConnectError, DatabaseError, StateError, VedurError
 from vedur.failpoint import reach
@@ -403,8 +402,6 @@ def _move_orphans(
             left[name] = mask(error.message)
     for name in plan.orphans:
         try:
-            if _begin_copies_anew(session, view, name):
-                view = read_members(session, dead)
             run_move(session, view, plan_move(view.members, name, plan.new), options.timeout)
         except (StateError, DatabaseError) as error:
             left[name] = mask(error.message)
@@ -423,21 +420,6 @@ def _lead_back(session: Session, view: SetView, name: str, new: str) -> str:
         return "resurrect"
     _point(session, view, name, new)
     return "rejoin --apply"
-
-
-def _begin_copies_anew(session: Session, view: SetView, name: str) -> bool:
-    """Set first copies back that have lost their source; they begin at the new root. Returns
-    whether there were any."""
-    db, tables = view.databases[name], view.members[name].copies
-    if not tables:
-        return False
-    with db.transaction():
-        lock_position(db, session.queue, view.members[name].worker)
-        for table in tables:
-            local_set_table_state(db, session.queue, table, None, None)
-    log.info("'%s' copies from the new root, from the beginning: %s", name, ", ".join(tables))
-    reach("takeover.recopied")
-    return True
 
 
 def _point(session: Session, view: SetView, name: str, new: str) -> None:

@@ -16,20 +16,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from vedur.catalog.tables import TableInfo, get_table_list, is_in_sync, local_set_table_state
+from vedur.catalog.tables import TableInfo, get_table_list
 from vedur.db import Database
 from vedur.errors import StateError
 from vedur.failpoint import reach
 from vedur.names import QualifiedName, parse_name
-from vedur.node.position import set_consumer_completed
 from vedur.script.touched import read_touched
 from vedur.sql import query
-from vedur.worker.first_copy.states import State
+from vedur.worker.first_copy.anew import begin_anew, stands_with_worker
 
 log = logging.getLogger(__name__)
-
-#: Where the consumer of a copy has no place any more: no tick has this number.
-NOWHERE = 0
 
 
 def begin_copies_anew(db: Database, queue: str, script: str, statements: Sequence[str]) -> None:
@@ -38,18 +34,12 @@ def begin_copies_anew(db: Database, queue: str, script: str, statements: Sequenc
 
     Waits for copies that are just taking a step, and holds them up until the transaction ends.
     """
-    unready = [t for t in get_table_list(db, queue).local if not _stands_with_worker(t)]
+    unready = [t for t in get_table_list(db, queue).local if not stands_with_worker(t)]
     touched = read_touched(statements)
     for table in sorted(unready, key=lambda t: t.table_name):
         if table.mapping.partitions is not None or touched.reaches(_relatives(db, table)):
             _begin_anew(db, queue, table, script)
     reach("script.copies")
-
-
-def _stands_with_worker(table: TableInfo) -> bool:
-    """Is the table where the worker is? One that is in sync with a snapshot, as Londiste leaves it,
-    may be ahead."""
-    return is_in_sync(table.merge_state) and table.custom_snapshot is None
 
 
 def _relatives(db: Database, table: TableInfo) -> list[QualifiedName]:
@@ -65,38 +55,15 @@ def _relatives(db: Database, table: TableInfo) -> list[QualifiedName]:
 
 
 def _begin_anew(db: Database, queue: str, seen: TableInfo, script: str) -> None:
-    """Lock the row of a table and take the place of its copy away, whatever step that is at.
-
-    A copy that has not begun to load is known by its consumer alone.
-    """
+    """Set the copy of a table back that a script may touch."""
     name = seen.table_name
-    row = db.query(query("copy", "hold_table"), [queue, name])
-    if not row or (is_in_sync(row[0].merge_state) and row[0].custom_snapshot is None):
-        return
-    state, snapshot = row[0].merge_state, row[0].custom_snapshot
-    if seen.keeps_rows and _has_loaded(db, queue, name, state):
+    try:
+        begun = begin_anew(db, queue, seen)
+    except StateError as error:
         raise StateError(
-            f'script "{script}" may touch table "{name}", whose first copy is not done and was to '
-            "leave the rows that it found (--skip-truncate): it cannot begin anew, as nobody can "
-            "tell these rows from its own. Take the table out (remove-table), delete what was "
-            "copied, and add the table again behind the script; the worker tries again"
-        )
-    consumers = [
-        r.consumer_name
-        for r in db.query(query("copy", "consumers"), {"queue": queue, "table": name})
-    ]
-    if state is not None or snapshot is not None:
-        local_set_table_state(db, queue, name, None, None)
-    for consumer in consumers:
-        set_consumer_completed(db, queue, consumer, NOWHERE)
-    if state is not None or consumers:
+            f'script "{script}" may touch table "{name}": {error.message}; the worker tries again'
+        ) from error
+    if begun:
         log.warning(
             '%s: script "%s" runs before its first copy is done: the copy begins anew', name, script
         )
-
-
-def _has_loaded(db: Database, queue: str, name: str, state: str | None) -> bool:
-    """Has a copy whose load is one transaction brought its rows?"""
-    if state in (None, State.IN_COPY.value):
-        return db.value(query("copy", "complete_snapshot"), [queue, name]) is not None
-    return True

@@ -8,7 +8,8 @@
     do-sync:T2       copy                     ok              the copy has reached exactly T2
     ok               worker                   (snapshot off)  no event of the copy can come again
 
-`resync` takes any state back to none, and a script takes those but ok (`scripts.py`).
+`resync` takes any state back to none, and a script takes those but ok (`scripts.py`); so does a
+move of the node away from a provider that is gone (`anew.py`).
 """
 
 from __future__ import annotations
