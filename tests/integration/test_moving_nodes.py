@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.killed import Killed
 from tests.labs.tree import QUEUE, Tree, tree
 from vedur import failpoint
 from vedur.clock import SystemClock
@@ -18,7 +19,7 @@ from vedur.errors import StateError, UsageError
 from vedur.node.plan import plan_move
 from vedur.node.position import get_applied_tick
 from vedur.node.takeover import require_no_moves
-from vedur.ops.change_provider import change_provider, run_move
+from vedur.ops.change_provider import _Mover, change_provider, run_move
 from vedur.ops.drop_node import drop_node
 from vedur.ops.members import read_members
 from vedur.ops.move_position import MoveTo, move_position
@@ -431,6 +432,153 @@ def test_a_consumer_beside_the_worker_moves_alone(tree: Tree) -> None:
     assert tree.provider("dst") == "src", "the worker stays"
     with pytest.raises(StateError, match='no consumer "nobody" on any node that answers'):
         pause(tree.sessions["src"], consumer="nobody")
+
+
+# -- consumers beside the workers -----------------------------------------------------------------
+
+
+def with_consumers(tree: Tree) -> int:
+    """A plain consumer on the branch, and one on the leaf that reads from the branch."""
+    tick = branches(tree)
+    dst, mid = tree.dbs["dst"], tree.dbs["mid"]
+    dst.execute("select pgq_node.register_consumer(%s, 'audit', 'mid', %s)", [QUEUE, tick])
+    for name in ("audit", "lake"):
+        mid.execute("select pgq.register_consumer_at(%s, %s, %s)", [QUEUE, name, tick])
+    return tick
+
+
+def stands_at(tree: Tree, node: str, consumer: str) -> int | None:
+    text = "select last_tick from pgq.get_consumer_info(%s, %s)"
+    found: int | None = tree.dbs[node].value(text, [QUEUE, consumer])
+    return found
+
+
+def reads_from(tree: Tree, node: str, consumer: str) -> str | None:
+    text = "select provider_node from pgq_node.local_state where consumer_name = %s"
+    found: str | None = tree.dbs[node].value(text, [consumer])
+    return found
+
+
+def test_drop_node_names_consumers_that_would_lose_their_positions(
+    tree: Tree, caplog: pytest.LogCaptureFixture
+) -> None:
+    tick = with_consumers(tree)
+    src = tree.sessions["src"]
+    register = f"select pgq.register_consumer_at\\('q', 'lake', {tick}\\)"
+    plain = rf'"lake" reads its queue, after tick {tick}: stop it, run "{register}" on the node'
+    moved = (
+        rf'"audit" of node "dst" reads from it, after tick {tick}: run change-provider --node=dst '
+        "--consumer=audit --provider=src, or use --reparent"
+    )
+    with tree.workers():
+        with pytest.raises(StateError, match=rf"{plain}.*the node is not dropped") as caught:
+            drop_node(src, "mid", reparent=True)  # before anything is moved
+        assert '"audit"' not in caught.value.message
+        assert (tree.provider("low"), reads_from(tree, "dst", "audit")) == ("mid", "mid")
+        change_provider(tree.sessions["low"], "src")
+        with pytest.raises(StateError, match=rf"{plain}.*{moved}"):
+            drop_node(src, "mid")
+        # what the message says
+        tree.dbs["src"].value("select pgq.register_consumer_at(%s, 'lake', %s)", [QUEUE, tick])
+        tree.dbs["mid"].value("select pgq.unregister_consumer(%s, 'lake')", [QUEUE])
+        with pytest.raises(StateError, match=f"with node .* would be lost: {moved}"):
+            drop_node(src, "mid")
+        drop_node(src, "mid", reparent=True)
+    assert stands_at(tree, "src", "lake") == stands_at(tree, "src", "audit") == tick
+    assert reads_from(tree, "dst", "audit") == "src"
+    for name in ("src", "low", "dst"):
+        assert set(tree.members(name)) == {"src", "low", "dst"}
+    assert "foreign key" not in caplog.text
+
+
+@pytest.mark.draw("branches")
+@pytest.mark.parametrize("gone", [False, True])
+def test_positions_of_consumers_can_be_given_up(
+    tree: Tree, gone: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    tick = with_consumers(tree)
+    mid, src = tree.dbs["mid"], tree.sessions["src"]
+    mid.execute("select pgq_node.register_consumer(%s, 'own', 'src', %s)", [QUEUE, tick])
+    tree.dbs["src"].execute("select pgq.register_consumer_at(%s, 'own', %s)", [QUEUE, tick])
+    with tree.workers():
+        change_provider(tree.sessions["low"], "src")
+    if gone:
+        for name in ("src", "dst", "low"):
+            tree.dbs[name].execute(
+                "update pgq_node.node_location set node_location = %s where node_name = 'mid'",
+                [NOWHERE],
+            )
+        with pytest.raises(StateError, match=r'"audit" of node "dst".* --provider=src'):
+            drop_node(src, "mid")
+    else:
+        kept = rf'"own" reads from "src" and keeps its position, tick {tick}, on "mid"'
+        with pytest.raises(StateError, match=kept):
+            drop_node(src, "mid")
+    drop_node(src, "mid", forget_consumers=True)
+    lost = {"audit"} if gone else {"audit", "lake", "own"}
+    said = f"loses its position, tick {tick}, with node 'mid'"
+    assert {r.getMessage().split("'")[1] for r in caplog.records if said in r.getMessage()} == lost
+    assert reads_from(tree, "dst", "audit") is None
+    assert set(tree.members("dst")) == set(tree.members("src")) == {"src", "low", "dst"}
+    assert (stands_at(tree, "src", "own") is None) is not gone
+    assert "foreign key" not in caplog.text
+
+
+@pytest.mark.draw("branches")
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("point", ["paused", "changed", "resumed"])
+def test_a_drop_that_is_killed_while_it_moves_consumers_is_finished(
+    tree: Tree, point: str, nth: int
+) -> None:
+    """The leaf reads from the branch, too: its worker and its consumer are moved one after the
+    other."""
+    tick = with_consumers(tree)
+    tree.dbs["mid"].value("select pgq.unregister_consumer(%s, 'lake')", [QUEUE])
+    seen: list[str] = []
+
+    def kill(name: str) -> None:
+        if name == f"provider.{point}":
+            seen.append(name)
+            if len(seen) == nth:
+                raise Killed(name)
+
+    with tree.workers():
+        change_provider(tree.sessions["dst"], "mid")
+        failpoint.set_hook(kill)
+        undo = _Mover._undo
+        _Mover._undo = lambda *_: None  # type: ignore[method-assign]
+        try:
+            with pytest.raises(Killed):
+                drop_node(tree.sessions["src"], "mid", reparent=True)
+        finally:
+            failpoint.set_hook(None)
+            _Mover._undo = undo  # type: ignore[method-assign]
+        drop_node(tree.sessions["src"], "mid", reparent=True)
+    assert len(seen) == nth
+    assert tree.provider("dst") == tree.provider("low") == reads_from(tree, "dst", "audit") == "src"
+    assert tree.subscribers("src") == {"dst": tick, "low": tick}
+    assert stands_at(tree, "src", "audit") == tick
+    assert not tree.paused("dst") and tree.info("dst").attrs == tree.info("low").attrs == {}
+    assert not tree.dbs["dst"].value("select bool_or(paused) from pgq_node.local_state")
+    assert set(tree.members("dst")) == {"src", "low", "dst"}
+
+
+def test_a_consumer_that_comes_while_nodes_are_moved_stops_the_drop(tree: Tree) -> None:
+    tick = branches(tree)
+
+    def come(name: str) -> None:
+        if name == "drop.reparented":
+            tree.dbs["mid"].value("select pgq.register_consumer_at(%s, 'lake', %s)", [QUEUE, tick])
+
+    failpoint.set_hook(come)
+    try:
+        with tree.workers(), pytest.raises(StateError, match='"lake" reads its queue'):
+            drop_node(tree.sessions["src"], "mid", reparent=True)
+    finally:
+        failpoint.set_hook(None)
+    assert tree.provider("low") == "src"
+    assert set(tree.members("low")) == {"src", "mid", "low", "dst"}
+    assert stands_at(tree, "mid", "lake") == tick
 
 
 # -- drop-node, tags ------------------------------------------------------------------------------

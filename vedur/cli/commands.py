@@ -234,9 +234,15 @@ COMMANDS: tuple[Command, ...] = (
         details="Its tables stay as they are, without triggers. Nodes that cannot be reached are "
         "named in a warning. A node that others read from is not dropped, unless --reparent moves "
         "them first: all of them are looked at before the first one is moved (change-provider), "
-        "and nothing is copied again.",
+        "and nothing is copied again. A table of theirs that is being copied while the node does "
+        "not answer is copied anew, from the provider.\n\n"
+        "Consumers beside the workers have positions, too. --reparent moves those that keep them "
+        "on other nodes. Where another one reads from the node or keeps its position there, "
+        "nothing is changed: it is named with its tick and the way to lead it elsewhere, or "
+        "--forget-consumers gives its position up.",
         options=(
             option("--reparent", help="let the nodes below it read from its provider"),
+            option("--forget-consumers", help="also if consumers lose their positions with it"),
             _MOVE_WAIT,
         ),
         examples=(

@@ -44,7 +44,11 @@ def create_leaf(call: Call, settings: LondisteSettings) -> None:
 def drop_node(call: Call, settings: LondisteSettings) -> None:
     with Session(settings) as session:
         ops_drop_node.drop_node(
-            session, call.args[0], reparent=call.options.reparent, max_wait=_max_wait(call)
+            session,
+            call.args[0],
+            reparent=call.options.reparent,
+            forget_consumers=call.options.forget_consumers,
+            max_wait=_max_wait(call),
         )
 
 

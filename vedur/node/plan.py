@@ -277,27 +277,31 @@ def tick_is_missing(new: Member, tick: int) -> str:
     return ""
 
 
-def plan_reparent(members: Members, node: str) -> tuple[str, list[Move]]:
-    """Plan to let every child of a node read from its provider; returns that provider, and moves.
-
-    Where the node does not answer, its provider is the one that keeps a subscription for it.
-    """
+def find_above(members: Members, node: str) -> str:
+    """Return the provider of a node: where it does not answer, the one that keeps a subscription
+    for it. Raises for the root, and where nobody knows."""
     member = members.get(node)
     if member is None:
         raise StateError(f"Unknown node: {node}")
     if member.is_root:
         raise StateError(f'node "{node}" is the root: nobody is above it; takeover replaces it')
-    children = children_of(members, node)
-    above = member.provider if member.answers else None
-    if above is None:
-        parents = parents_of(members, node)
-        if len(parents) != 1:
-            found = ", ".join(parents) or "none"
-            raise StateError(
-                f'node "{node}" does not answer; nodes that keep a subscription for it: {found}; '
-                f"run change-provider for each of its children: {', '.join(children)}"
-            )
-        above = parents[0]
+    if member.answers and member.provider is not None:
+        return member.provider
+    parents = parents_of(members, node)
+    if len(parents) != 1:
+        found = ", ".join(parents) or "none"
+        raise StateError(
+            f'node "{node}" does not answer; nodes that keep a subscription for it: {found}; run '
+            f"change-provider for each of its children: {', '.join(children_of(members, node))}"
+        )
+    return parents[0]
+
+
+def plan_reparent(members: Members, node: str) -> tuple[str, list[Move]]:
+    """Plan to let every child of a node read from its provider; returns that provider, and
+    moves."""
+    above = find_above(members, node)
+    member, children = members[node], children_of(members, node)
     # a run that was killed may have switched a child and neither resumed nor unsubscribed it
     begun = [
         m.name

@@ -229,6 +229,21 @@ where q.queue_name = %(queue)s and c.co_name = %(consumer)s and f.tick < s.sub_l
 -- A plain consumer reads here no longer.
 select pgq.unregister_consumer(%s, %s)
 
+-- name: plain_consumers
+-- Consumers of a queue that are no node's worker or watermark, no first copy and no gravestone; where they stand.
+select c.co_name as consumer, s.sub_last_tick as tick
+from pgq.subscription s
+join pgq.queue q on q.queue_id = s.sub_queue
+join pgq.consumer c on c.co_id = s.sub_consumer
+where q.queue_name = %s
+    and c.co_name not like '.%%watermark'
+    and c.co_name not like '%%.copy.%%'
+    and c.co_name not like '%%.gravestone'
+    and not exists (
+        select from pgq_node.subscriber_info i
+        where i.queue_name = q.queue_name and c.co_name in (i.worker_name, i.watermark_name))
+order by 1
+
 -- name: can_rename
 -- Does this database have the function that renames a node?
 select pg_catalog.to_regprocedure('vedur.rename_node(text,text,text,integer)') is not null
