@@ -15,8 +15,14 @@ from tests.labs.pair import QUEUE
 from tests.labs.upstream import Collector
 from vedur.db import Database
 from vedur.errors import DatabaseError
-from vedur.node.info import NodeType, get_node_info, get_subscriber_info
+from vedur.node.info import (
+    NodeType,
+    get_node_info,
+    get_queue_locations,
+    get_subscriber_info,
+)
 from vedur.ops.change_provider import change_provider
+from vedur.ops.drop_node import drop_node
 
 MakeMixed = Callable[..., Mixed]
 
@@ -110,6 +116,40 @@ def test_a_leaf_moves_between_branches_under_load(make_mixed: MakeMixed) -> None
         assert names == {"n2" if name == "n1" else "n3"}, "no subscription is left behind"
     chain.stop()
     require_branches(chain)
+
+
+@pytest.mark.draw("upstream")
+@pytest.mark.parametrize("makers", ["oou", "ouo"])
+def test_moves_around_a_node_of_upstreams(make_mixed: MakeMixed, makers: str) -> None:
+    """A leaf of upstream's moves past a branch of ours and back, and a leaf of ours past a branch
+    of upstream's, right behind the copies; then the branch is dropped from over it."""
+    chain = make_mixed(makers)
+    chain.create_tables(*Load.DDL)
+    chain.add_tables("n1", *Load.TABLES)
+    leaf, branch = chain["n3"], chain["n2"]
+    with Load(chain.root) as load, chain["n1"].session() as session:
+        copy_under_load(chain, load)
+        for provider in ("n1", "n2"):
+            change_provider(session, provider, node="n3")
+            require_reads_from(leaf, provider)
+            load.go_on(20)
+        chain.settle()  # the branch goes on after the leaf has left it, and is left again
+        drop_node(session, "n2", reparent=True)
+        require_reads_from(leaf, "n1")
+        chain.leave(branch)
+        load.go_on(Load.KEPT + 10)
+    require_equal(chain)
+    assert [s.node_name for s in get_subscriber_info(chain.root, QUEUE)] == ["n3"]
+    assert {m.node_name for m in get_queue_locations(leaf.db, QUEUE)} == {"n1", "n3"}
+    if isinstance(leaf, UpstreamNode):
+        assert "ERROR" not in leaf.log_text(), leaf.log_text()
+
+
+def require_reads_from(node: Node, provider: str) -> None:
+    """A node reads from its provider, is not paused, and no move is noted."""
+    info = get_node_info(node.db, QUEUE)
+    assert info is not None
+    assert (info.provider_node, info.worker_paused, info.attrs) == (provider, False, {})
 
 
 def hand_over(here: Database, there: Database) -> None:

@@ -103,7 +103,7 @@ class Mixed(Chain):
         )
         self.base = base
         self.moved = {f"n{at + 1}" for at, maker in enumerate(makers) if maker == "m"}
-        self._threads: list[threading.Thread] = []
+        self._threads: dict[str, threading.Thread] = {}
         for at, maker in enumerate(makers):
             kind = NodeType.LEAF if leaf and at == len(makers) - 1 else NodeType.BRANCH
             kind = NodeType.ROOT if at == 0 else kind
@@ -131,8 +131,9 @@ class Mixed(Chain):
             if isinstance(node, UpstreamNode):
                 node.start()
             else:
-                self._threads.append(threading.Thread(target=node.worker.run, daemon=True))
-                self._threads[-1].start()
+                thread = threading.Thread(target=node.worker.run, daemon=True)
+                self._threads[node.name] = thread
+                thread.start()
 
     def create_tables(self, *ddl: str) -> None:
         """Create tables on all nodes, which are not in the set by that."""
@@ -167,13 +168,22 @@ class Mixed(Chain):
             assert until(reached, PATIENCE), (node.name, node.position, tick)
         return tick
 
+    def leave(self, node: Node) -> None:
+        """Stop the worker of a node that was dropped."""
+        self.nodes.remove(node)
+        if isinstance(node, Node):
+            node.worker.signals.stop.set()
+            node.worker.signals.wake.set()
+            self._threads.pop(node.name).join(120)
+        node.close()
+
     def stop(self) -> None:
         """Stop all workers."""
         for node in self.nodes:
             if isinstance(node, Node):
                 node.worker.signals.stop.set()
                 node.worker.signals.wake.set()
-        for thread in self._threads:
+        for thread in self._threads.values():
             thread.join(120)
         self._threads.clear()
         for node in self.nodes:
