@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as read_openmetrics,
 )
@@ -11,9 +12,12 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from prometheus_client.samples import Sample
 
 from tests.labs.status_page import QUEUE, Browser, SetLab
+from tests.labs.tree import Tree, tree
 from tests.unit.web.test_metrics import exposed
 from vedur.node.state import set_consumer_error
 from vedur.web.metrics import GENERAL, METRICS
+
+__all__ = ["tree"]
 
 OpenPage = Callable[..., Browser]
 
@@ -55,6 +59,32 @@ def test_values(lab: SetLab, open_page: OpenPage) -> None:
     silent = {"vedur_copy_rows", "vedur_copy_estimated_rows", "vedur_copy_bytes"}
     silent |= {"vedur_node_quarantine_events", "vedur_sequence_published_value"}
     assert names == exposed() - silent
+
+
+def test_values_of_a_tree(tree: Tree, open_page: OpenPage) -> None:
+    """A branch has all, the leaf below it is 100 s behind and holds both queues."""
+    tree.add("mid", "branch")
+    tree.add("dst", "leaf", "mid")
+    first = tree.tick()
+    tree.everybody_reaches(first)
+    last = tree.tick()
+    tree.reach("mid", last)
+    for name in ("src", "mid"):
+        tree.dbs[name].execute(
+            "update pgq.tick set tick_time = tick_time - interval '100 s' where tick_id <= %s",
+            [first],
+        )
+    for name, below, mark in (("src", "mid", first), ("mid", "dst", last)):
+        tree.dbs[name].execute(
+            "select pgq.register_consumer_at('q', %s, %s)", [f".{below}.watermark", mark]
+        )
+    answer = open_page(tree.sessions["src"]).get("/metrics")
+    samples = {_key(s): s.value for family in read_text(answer.text) for s in family.samples}
+    lags = {key[1]: value for key, value in samples.items() if key[0].endswith("_hop_lag_seconds")}
+    assert lags == pytest.approx({"mid": 0, "dst": 100}, abs=5)
+    held = {key[1:]: value for key, value in samples.items() if key[0].endswith("_held_seconds")}
+    assert held.keys() >= {("src", "dst", "mid")}
+    assert held == pytest.approx(dict.fromkeys(held, 100), abs=60)
 
 
 def test_openmetrics_where_asked_for(lab: SetLab, open_page: OpenPage) -> None:
