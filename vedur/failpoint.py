@@ -33,6 +33,7 @@ POINTS: dict[str, tuple[str, ...]] = {
         "hand_over",
         "foreign_keys",
         # worker/first_copy/table.py, catch_up.py: inside the steps
+        "marked",
         "emptied",
         "left",
         "loaded",

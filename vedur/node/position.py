@@ -267,18 +267,21 @@ def complete_tick(
 ) -> None:
     """Store a position and which tick it is; belongs in the transaction of the data. `silent` says
     nothing of a success."""
-    said = {
+    row = db.one(query("node", "complete_tick"), _words(queue, tick, consumer=consumer))
+    if not silent or row.ret_code >= 300:
+        report(Answer(row.ret_code, row.ret_note, row), quiet=True)
+
+
+def _words(queue: str, tick: AppliedTick, **more: object) -> dict[str, Any]:
+    return {
         "queue": queue,
-        "consumer": consumer,
         "provider": tick.provider,
         "tick": tick.id,
         "time": tick.time,
         "event_seq": tick.event_seq,
         "snapshot": tick.snapshot,
+        **more,
     }
-    row = db.one(query("node", "complete_tick"), said)
-    if not silent or row.ret_code >= 300:
-        report(Answer(row.ret_code, row.ret_note, row), quiet=True)
 
 
 def set_consumer_completed(db: Database, queue: str, consumer: str, tick: int) -> Answer:
@@ -304,10 +307,16 @@ def read_positions(db: Database, queue: str, consumers: Sequence[str]) -> dict[s
     return {row.consumer_name: int(row.last_tick_id) for row in rows}
 
 
-def complete_consumers(db: Database, queue: str, consumers: Sequence[str], tick: int) -> None:
-    """Store the same tick as the position of several consumers, as `set_consumer_completed`."""
-    words = {"queue": queue, "consumers": list(consumers), "tick": tick}
-    _report_each(db, "complete_consumers", words)
+def complete_consumers(
+    db: Database, queue: str, consumers: Sequence[str], tick: AppliedTick
+) -> None:
+    """Store the same tick as the position of several consumers, as `complete_tick`."""
+    _report_each(db, "complete_consumers", _words(queue, tick, consumers=list(consumers)))
+
+
+def forget_applied(db: Database, queue: str, consumers: Sequence[str]) -> None:
+    """Forget which ticks consumers have applied that end, or begin at another place."""
+    db.execute(query("copies", "forget_applied"), [queue, list(consumers)])
 
 
 def register_consumers(db: Database, queue: str, ticks: Mapping[str, int], provider: str) -> None:

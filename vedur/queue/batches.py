@@ -21,6 +21,7 @@ class Tick:
     snapshot: Snapshot
     event_seq: int
     time: str = ""  # as a clock on the wall shows it where the provider is
+    moment: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ def get_ticks(db: Database, queue: str, first: int, last: int) -> list[Tick]:
 
 
 def _tick(row: Row) -> Tick:
-    return Tick(row.tick_id, Snapshot.parse(row.snapshot), row.tick_event_seq, row.tick_time)
+    snapshot = Snapshot.parse(row.snapshot)
+    return Tick(row.tick_id, snapshot, row.tick_event_seq, row.tick_time, row.moment)
 
 
 def get_ticks_ahead(

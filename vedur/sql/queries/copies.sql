@@ -66,8 +66,8 @@ select pgq.register_consumer(%s, w.name) from unnest(%s::text[]) w (name)
 select vedur.mark_tick_copy(%s, w.name) from unnest(%s::text[]) w (name)
 
 -- name: consumer_ticks
--- Where consumers stand on the provider.
-select c.co_name, s.sub_last_tick
+-- Where consumers stand on the provider, and their subscriptions.
+select c.co_name, s.sub_last_tick, s.sub_id
 from pgq.subscription s
 join pgq.queue q on q.queue_id = s.sub_queue
 join pgq.consumer c on c.co_id = s.sub_consumer
@@ -149,8 +149,9 @@ select %(queue)s, w.name, 0, w.schema_name, w.table_name, 0
 from unnest(%(names)s::text[], %(schemas)s::text[], %(tables)s::text[]) w (name, schema_name, table_name)
 
 -- name: set_snapshots
+-- As `set_snapshot` (copy.sql).
 update vedur.copy_progress
-set snapshot = %s, updated_at = clock_timestamp()
+set snapshot = %s, mark = %s, updated_at = clock_timestamp()
 where queue_name = %s
   and table_name = any (%s)
 
@@ -216,10 +217,65 @@ from pgq_node.local_state
 where queue_name = %s and consumer_name = any (%s)
 
 -- name: complete_consumers
--- By the function of the contract.
+-- By the function of the contract; and which tick it is, as `complete_tick` (node.sql).
+with noted as (
+    insert into vedur.position as p
+        (queue_name, consumer_name, provider_node, tick_id, tick_time, tick_event_seq, tick_snapshot)
+    select %(queue)s, w.name, %(provider)s, %(tick)s, %(time)s, %(event_seq)s, %(snapshot)s
+    from unnest(%(consumers)s::text[]) w (name)
+    on conflict (queue_name, consumer_name) do update
+    set provider_node = excluded.provider_node,
+        tick_id = excluded.tick_id,
+        tick_time = excluded.tick_time,
+        tick_event_seq = excluded.tick_event_seq,
+        tick_snapshot = excluded.tick_snapshot
+)
 select r.ret_code, r.ret_note
 from unnest(%(consumers)s::text[]) w (name)
 cross join lateral pgq_node.set_consumer_completed(%(queue)s, w.name, %(tick)s) r
+
+-- name: forget_applied
+-- Consumers that begin at another place, or that have ended: which tick they had applied.
+delete from vedur.position where queue_name = %s and consumer_name = any (%s)
+
+-- name: known_of_source
+-- What this node knows of the source of tables that catch up: the snapshot of the copy, what was marked behind it, the
+-- position, and which tick that is.
+select w.name,
+    t.custom_snapshot,
+    p.mark,
+    l.last_tick_id as position,
+    a.tick_id,
+    a.tick_time,
+    a.tick_event_seq,
+    a.tick_snapshot
+from unnest(%(names)s::text[], %(consumers)s::text[]) w (name, consumer)
+join londiste.table_info t on t.queue_name = %(queue)s and t.table_name = w.name
+join pgq_node.local_state l on l.queue_name = t.queue_name and l.consumer_name = w.consumer
+left join vedur.copy_progress p
+    on p.queue_name = t.queue_name and p.table_name = t.table_name and p.snapshot = t.custom_snapshot
+left join vedur.position a
+    on a.queue_name = l.queue_name and a.consumer_name = l.consumer_name
+    and a.provider_node = l.provider_node and a.tick_id = l.last_tick_id
+
+-- name: source_now
+-- What the source says to that, in one way to it: its newest tick, its next transaction number, and for each copy the
+-- mark and the tick of a number.
+select w.name,
+    n.newest,
+    pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()) as next_txid,
+    exists (select from pgq_node.node_info i where i.queue_name = q.queue_name and i.node_type = 'branch') as of_branch,
+    {mark} as mark,
+    t.tick_id,
+    t.tick_time,
+    t.tick_event_seq,
+    t.tick_snapshot::text as tick_snapshot
+from unnest(%(names)s::text[], %(consumers)s::text[], %(positions)s::bigint[]) w (name, consumer, position)
+join pgq.queue q on q.queue_name = %(queue)s
+cross join lateral (
+    select (select k.tick_id from pgq.tick k where k.tick_queue = q.queue_id order by k.tick_id desc limit 1) as newest
+) n
+left join pgq.tick t on t.tick_queue = q.queue_id and t.tick_id = w.position
 
 -- name: register_positions
 -- By the function of the contract.

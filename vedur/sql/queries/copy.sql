@@ -316,14 +316,15 @@ where p.queue_name = %s
       where s.queue_name = p.queue_name and s.table_name = p.table_name and s.done_at is null)
 
 -- name: set_snapshot
+-- The snapshot that a table is loaded from, and what is marked on the source behind it.
 update vedur.copy_progress
-set snapshot = %s, updated_at = clock_timestamp()
+set snapshot = %s, mark = %s, updated_at = clock_timestamp()
 where queue_name = %s
   and table_name = %s
 
 -- name: consumer_tick
--- Where a consumer stands on the provider.
-select s.sub_last_tick
+-- Where a consumer stands on the provider, and its subscription.
+select s.sub_last_tick, s.sub_id
 from pgq.subscription s
 join pgq.queue q on q.queue_id = s.sub_queue
 join pgq.consumer c on c.co_id = s.sub_consumer

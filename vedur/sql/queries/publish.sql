@@ -51,14 +51,19 @@ select pg_catalog.to_regprocedure(
 ) is not null
     and pg_catalog.to_regprocedure('vedur.note_passed_parts(text,bigint,text[],text[],bigint[])') is not null
 
--- name: has_shown_tick
--- Is this node a branch that can tell which tick its tables show?
+-- name: source_abilities
+-- Is this node a branch that can tell which tick its tables show? Can first copies leave marks here?
 select pg_catalog.to_regprocedure('vedur.shown_tick(text)') is not null
-    and exists (select 1 from pgq_node.node_info where queue_name = %s and node_type = 'branch')
+    and exists (select 1 from pgq_node.node_info where queue_name = %s and node_type = 'branch') as shows_ticks,
+    pg_catalog.to_regprocedure('vedur.mark_copies(text,integer[],text)') is not null as keeps_marks
 
 -- name: mark_tick_copy
 -- The copy of this consumer goes by the tick that the branch shows.
 select vedur.mark_tick_copy(%s, %s)
+
+-- name: mark_copies
+-- On the node that tables are copied from, behind the snapshot.
+select vedur.mark_copies(%s, %s::integer[], %s)
 
 -- name: publish
 -- Passes on a range of ticks with its events; in the transaction of the batch, after the merge.

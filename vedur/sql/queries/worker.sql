@@ -13,7 +13,8 @@ where q.queue_name = %s and c.co_name = %s
 select t.tick_id, t.tick_snapshot::text as snapshot, t.tick_event_seq,
     to_char(
         t.tick_time at time zone (select s.reset_val from pg_catalog.pg_settings s where s.name = 'TimeZone'),
-        'YYYY-MM-DD HH24:MI:SS') as tick_time
+        'YYYY-MM-DD HH24:MI:SS') as tick_time,
+    t.tick_time as moment
 from pgq.tick t
 join pgq.queue q on q.queue_id = t.tick_queue
 where q.queue_name = %s and t.tick_id between %s and %s
@@ -24,7 +25,8 @@ order by t.tick_id
 select t.tick_id, t.tick_snapshot::text as snapshot, t.tick_event_seq,
     to_char(
         t.tick_time at time zone (select s.reset_val from pg_catalog.pg_settings s where s.name = 'TimeZone'),
-        'YYYY-MM-DD HH24:MI:SS') as tick_time
+        'YYYY-MM-DD HH24:MI:SS') as tick_time,
+    t.tick_time as moment
 from pgq.tick t
 where t.tick_queue = (select q.queue_id from pgq.queue q where q.queue_name = %s)
     and t.tick_id >= %s

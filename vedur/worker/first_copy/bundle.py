@@ -152,7 +152,7 @@ class Bundle(Generic[PlanT]):
             places = self._places(target, {name: jobs[name] for name in held})
             # before the lock of a table, as a task that is left over takes these two
             self.load.loader.store_together(target, self.queue, {n: plans[n] for n in places})
-            words = [self.snapshot.visible, self.queue, list(places)]
+            words = [self.snapshot.visible, self.snapshot.mark, self.queue, list(places)]
             target.execute(query("copies", "set_snapshots"), words)
             free = self._lock(target, {n: jobs[n] for n in jobs if n in places})
             set_replication_role(target, "replica")

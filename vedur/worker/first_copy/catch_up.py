@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from vedur import db as vdb
 from vedur.catalog.passed import require_served
@@ -24,10 +24,10 @@ from vedur.failpoint import reach
 from vedur.names import quote_literal
 from vedur.node.info import get_node_info
 from vedur.node.position import (
+    complete_tick,
     read_position,
     read_worker_position,
     require_newest_tick,
-    set_consumer_completed,
     wake_worker,
 )
 from vedur.queue.batches import (
@@ -45,6 +45,11 @@ from vedur.worker.apply_range import AppliedRange, apply_range
 from vedur.worker.first_copy.context import CopySetup, MakeApplier, Step, TableJob
 from vedur.worker.first_copy.parts import WAIT_REPLAY, restore_structure
 from vedur.worker.first_copy.seats import Seat, Seats
+from vedur.worker.first_copy.source_check import (
+    applied_tick,
+    look_at_source,
+    never_again,
+)
 from vedur.worker.first_copy.states import MergeState, State, snapshot_is_past
 from vedur.worker.first_copy.table import forget_consumer, forget_consumer_with
 from vedur.worker.quarantine import BatchQuarantine, ConsumerQuarantine, Outlook
@@ -133,11 +138,30 @@ class CatchUp:
     def _position(self, target: vdb.Database) -> int:
         tick = read_position(target, self.setup.queue, self.job.consumer)
         if tick is None:
-            self._set_state(target, None, None)
-            raise StateError(
-                f'{self.job.name}: consumer "{self.job.consumer}" is gone, the copy starts again'
-            )
+            self._begin_anew(target, f'consumer "{self.job.consumer}" is gone')
         return tick
+
+    def _begin_anew(self, target: vdb.Database, why: str) -> NoReturn:
+        """Take the copy back to the beginning, where it has lost its place on the source; one that
+        cannot be loaded twice stays where it is. Raises either way, to say so."""
+        if self.job.keeps_rows:
+            raise never_again(self.job.name, why)
+        self._set_state(target, None, None)
+        raise StateError(f"{self.job.name}: {why}, the copy starts again")
+
+    def _believe_source(self, seat: Seat) -> int | None:
+        """Look once in a session whether the source is still the one that the copy knows, and begin
+        anew where it is not. Returns its newest tick if it has looked."""
+        name, consumer = self.job.name, self.job.consumer
+        if consumer in seat.believed:
+            return None
+        look = look_at_source(seat.target, seat.provider, self.setup.queue, {name: consumer})
+        fault = look.faults.get(name)
+        if fault is not None:
+            self._begin_anew(seat.target, f"{self.job.source} was set back ({fault})")
+        if name in look.believed:
+            seat.believed.add(consumer)
+        return look.newest
 
     def _newest(self, provider: vdb.Database) -> int:
         return require_newest_tick(provider, self.setup.queue)
@@ -153,7 +177,7 @@ class CatchUp:
             if self.job.cancelled:
                 raise CopyAbandoned
             with self._seat() as seat:
-                if self._find_past(seat.target, seat.provider):
+                if self._find_past(seat):
                     self.seats.ticker_awaited = False
                     return
                 if not asked:
@@ -165,14 +189,18 @@ class CatchUp:
             self.job.nudge.clear()
             pause = min(pause * 1.5, _SLOW_POLL)
 
-    def _find_past(self, target: vdb.Database, provider: vdb.Database) -> bool:
+    def _find_past(self, seat: Seat) -> bool:
+        target, provider = seat.target, seat.provider
         table = self.setup.table(target, self.job.name)
         if table.custom_snapshot is None:
             return True
-        newest = self._newest(provider)
+        self.job.table = table
+        newest = self._believe_source(seat)
+        if newest is None:
+            newest = self._newest(provider)
         if not self._is_past(provider, Snapshot.parse(table.custom_snapshot), newest):
             if MergeState.parse(table.merge_state).state in (State.WANNA_SYNC, State.DO_SYNC):
-                self.job.table = table  # agreed on by an earlier version: the worker must not wait
+                # agreed on by an earlier version: the worker must not wait
                 self._set_state(target, table.custom_snapshot, State.CATCHING_UP.value)
             return False
         self._past = newest
@@ -222,7 +250,7 @@ class CatchUp:
 
     def _try_move(self, seat: Seat) -> bool:
         try:
-            return self._move(seat.target, seat.stage, seat.provider)
+            return self._move(seat)
         except CopyStateChanged:
             self._replayed = False
             return False
@@ -234,8 +262,9 @@ class CatchUp:
             log.info("%s: %s", self.job.name, stale.message)
             return False
 
-    def _move(self, target: vdb.Database, stage: vdb.Database, provider: vdb.Database) -> bool:
+    def _move(self, seat: Seat) -> bool:
         """Do what the state asks for; True when the table is ok."""
+        target, stage, provider = seat.target, seat.stage, seat.provider
         if self.job.cancelled:
             raise CopyAbandoned
         self.job.nudge.clear()
@@ -247,6 +276,7 @@ class CatchUp:
         if state.state is State.OK:
             return True
         at = self._position(target)
+        self._believe_source(seat)
         if state.state is State.CATCHING_UP and table.copy_role == WAIT_REPLAY:
             self._await_parts(target)
         elif state.state is State.CATCHING_UP and table.dropped_ddl is not None:
@@ -368,10 +398,7 @@ class CatchUp:
         ahead = get_ticks_ahead(provider, queue, at, at, self.setup.max_batch_events)
         ticks = [t for t in ahead if t.id <= goal]
         if place is None or not ticks or ticks[0].id != at or len(ticks) < 2:
-            self._set_state(target, None, None)
-            raise StateError(
-                f"{job.name}: the queue no longer has tick {at}, the copy starts again"
-            )
+            self._begin_anew(target, f"the queue no longer has tick {at}")
         ticks = self._one_batch(ticks)
         first, last = ticks[0], ticks[-1]
         most = min(_MAX_SLICES, self.setup.connections)
@@ -475,8 +502,9 @@ class CatchUpRange(AppliedRange[Any]):
             self.copy.quarantine.close_batch(self.db, self._quarantine)
 
     def set_position(self) -> None:
-        """Move the position of the copy's own consumer."""
-        set_consumer_completed(self.db, self.queue, self.consumer, self.batch.tick)
+        """Move the position of the copy's own consumer, and write down which tick that is."""
+        tick = applied_tick(self.ticks[-1], self.copy.job.source.node)
+        complete_tick(self.db, self.queue, self.consumer, tick)
         reach("copy.merged")
 
     def committed(self, staged: Any) -> None:

@@ -23,16 +23,18 @@ from vedur.failpoint import reach
 from vedur.names import quote_literal
 from vedur.node.position import (
     complete_consumers,
+    forget_applied,
     read_newest_tick,
     read_positions,
     unregister_consumers,
     wake_worker,
 )
-from vedur.queue.batches import event_range, get_subscription, get_ticks
+from vedur.queue.batches import Tick, event_range, get_subscription, get_ticks
 from vedur.sql import query
 from vedur.tables.stages import stage_prefix
 from vedur.worker.first_copy.context import CopySetup, Step, TableJob
 from vedur.worker.first_copy.seats import Seat, Seats
+from vedur.worker.first_copy.source_check import applied_tick, look_at_source
 from vedur.worker.first_copy.states import MergeState, State, snapshot_is_past
 
 log = logging.getLogger(__name__)
@@ -64,7 +66,7 @@ class CatchUpTogether:
         self.clock = clock
         self.seats = seats
         self.jobs: Jobs = {job.name: job for job in jobs}
-        self.provider = jobs[0].provider
+        self.provider, self.source = jobs[0].provider, jobs[0].source.node
         self.on_move = on_move
         self._leave_one = leave
         self._done = done
@@ -80,7 +82,7 @@ class CatchUpTogether:
             if tick is not None:
                 self._ask(tick)
                 while self.jobs:
-                    self._take_over(tick)
+                    self._take_over(tick.id)
         except Exception as error:  # whatever it is, each table meets it alone and tells it
             log.debug("%d tables go on one by one: %s", len(self.jobs), error)
         self._leave(list(self.jobs))
@@ -114,7 +116,7 @@ class CatchUpTogether:
             self._keep(name for name, prefix in prefixes.items() if prefix not in there)
             self.setup.enter_together(seat.target, list(self.jobs.values()), Step.CATCH_UP)
 
-    def _await_tick(self) -> int | None:
+    def _await_tick(self) -> Tick | None:
         """Wait for a tick behind the snapshots, asking for one; None if no table is left."""
         began, pause, asked = self.clock.monotonic(), _POLL, False
         while True:
@@ -123,10 +125,15 @@ class CatchUpTogether:
                 self._keep(n for n, table in tables.items() if _is_plain(table))
                 if not self.jobs:
                     return None
-                newest = read_newest_tick(seat.provider, self.queue)
+                newest = self._believe_source(seat)
+                if not self.jobs:
+                    return None
+                if newest is None:
+                    newest = read_newest_tick(seat.provider, self.queue)
                 here = {name: tables[name] for name in self.jobs}
-                if newest is not None and self._are_past(seat.provider, here, newest):
-                    return newest
+                tick = self._past_tick(seat.provider, here, newest) if newest else None
+                if tick is not None:
+                    return tick
                 if not asked:
                     seat.provider.call("pgq.force_tick", self.queue)
                     asked = True
@@ -137,24 +144,40 @@ class CatchUpTogether:
             self._nudge.clear()
             pause = min(pause * 1.5, _SLOW_POLL)
 
-    def _are_past(self, provider: vdb.Database, tables: Mapping[str, TableInfo], tick: int) -> bool:
-        """Read whether a tick lies behind the snapshots of tables."""
+    def _believe_source(self, seat: Seat) -> int | None:
+        """Look once in a session whether the source is still the one that the copies know; tables
+        for which it is not are left, and say so. Returns its newest tick if it has looked."""
+        consumers = {name: job.consumer for name, job in self.jobs.items()}
+        asked = {name: c for name, c in consumers.items() if c not in seat.believed}
+        if not asked:
+            return None
+        look = look_at_source(seat.target, seat.provider, self.queue, asked)
+        self._leave(look.faults)
+        seat.believed.update(asked[name] for name in look.believed)
+        return look.newest
+
+    def _past_tick(
+        self, provider: vdb.Database, tables: Mapping[str, TableInfo], tick: int
+    ) -> Tick | None:
+        """Read a tick if it lies behind the snapshots of tables."""
         found = get_ticks(provider, self.queue, tick, tick)
         copied = {table.custom_snapshot for table in tables.values()}
-        return bool(found) and all(
+        past = bool(found) and all(
             snapshot_is_past(Snapshot.parse(text), found[0].snapshot) for text in copied if text
         )
+        return found[0] if past else None
 
-    def _ask(self, tick: int) -> None:
+    def _ask(self, tick: Tick) -> None:
         """Move the tables without events to a tick, and ask the worker to take them over there."""
         with self.seats.take(self.provider, urgent=False) as seat:
             tables = self._tables(seat.target)
             self._keep(n for n, table in tables.items() if _is_plain(table))
+            self._believe_source(seat)
             at = self._positions(seat.target)
-            quiet = self._untouched(seat.provider, list(self.jobs), at, tick)
+            quiet = self._untouched(seat.provider, list(self.jobs), at, tick.id)
             self._keep(quiet)
             self.setup.enter_together(seat.target, list(self.jobs.values()), Step.HAND_OVER)
-            self._move(seat.target, tables, quiet, at, MergeState(State.WANNA_SYNC, tick))
+            self._move(seat.target, tables, quiet, at, MergeState(State.WANNA_SYNC, tick.id), tick)
             # the worker waits for ticks: as good a call as a new one
             wake_worker(seat.provider, self.queue)
         self.on_move()
@@ -195,17 +218,17 @@ class CatchUpTogether:
         names: Sequence[str],
         at: Mapping[str, int],
         state: MergeState,
-        tick: int | None = None,
+        tick: Tick,
     ) -> list[TableJob]:
         """Move positions and states in one transaction; leaves the tables of which another session
         has changed either, and returns the others."""
-        goal, ok = state.tick if tick is None else tick, state.state is State.OK
-        assert goal is not None
+        ok = state.state is State.OK
         with target.transaction():
             held = hold_tables(target, self.queue, [tables[name] for name in names])
             now = self._positions(target)
             mine = [self.jobs[n] for n in names if n in held and now.get(n) == at[n]]
-            complete_consumers(target, self.queue, [job.consumer for job in mine], goal)
+            applied = applied_tick(tick, self.source)
+            complete_consumers(target, self.queue, [job.consumer for job in mine], applied)
             seen = [tables[job.name] for job in mine]
             moved = change_table_states(target, self.queue, seen, str(state), keep_snapshot=not ok)
             reach("copy.moved_together")
@@ -227,6 +250,7 @@ class CatchUpTogether:
                 name for name, state in states.items()
                 if state.state is State.DO_SYNC or state == waiting
             )  # fmt: skip
+            self._believe_source(seat)
             answers: dict[int, list[str]] = {}
             for name in self.jobs:
                 if states[name] != waiting:
@@ -244,10 +268,15 @@ class CatchUpTogether:
         newest = read_newest_tick(seat.provider, self.queue) or 0
         quiet: list[str] = []
         at = self._positions(seat.target)
-        if newest >= tick and self._are_past(seat.provider, {n: tables[n] for n in names}, tick):
+        end = None
+        if newest >= tick:
+            end = self._past_tick(seat.provider, {n: tables[n] for n in names}, tick)
+        if end is not None:
             quiet = self._untouched(seat.provider, names, at, tick)
         self._leave(set(names) - set(quiet))
-        done = self._move(seat.target, tables, quiet, at, MergeState(State.OK), tick)
+        done: list[TableJob] = []
+        if end is not None:
+            done = self._move(seat.target, tables, quiet, at, MergeState(State.OK), end)
         self.on_move()
         self._finish(seat, done)
 
@@ -259,6 +288,7 @@ class CatchUpTogether:
         seat.provider.query(query("copies", "unregister_consumers"), [self.queue, consumers])
         with seat.target.transaction():
             unregister_consumers(seat.target, self.queue, consumers)
+            forget_applied(seat.target, self.queue, consumers)
             forget_stuck_events(seat.target, self.queue, consumers)
         self.setup.enter_together(seat.target, jobs, Step.FOREIGN_KEYS)
         for job in jobs:

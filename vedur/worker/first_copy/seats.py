@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from vedur import db as vdb
 from vedur.worker.first_copy.context import CopySetup
@@ -27,6 +27,8 @@ class Seat:
     stage: vdb.Database
     provider: vdb.Database
     provider_connstr: str
+    #: Consumers whose source was found to be what they know (source_check.py), in this session.
+    believed: set[str] = field(default_factory=set)
 
     def close(self) -> None:
         """Close all of them."""

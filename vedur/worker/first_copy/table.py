@@ -12,6 +12,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Generic
+from uuid import uuid4
 
 from vedur import db as vdb
 from vedur.catalog import TableInfo, get_table_list
@@ -41,6 +42,7 @@ from vedur.failpoint import reach
 from vedur.names import parse_name
 from vedur.node.info import NodeType, get_node_info
 from vedur.node.position import (
+    forget_applied,
     read_newest_tick,
     read_position,
     read_worker_position,
@@ -94,6 +96,7 @@ class ProviderSnapshot:
     holder: vdb.Database
     exported: str
     visible: str
+    mark: str | None = None  # what is written there behind it (source_check.py)
 
 
 class SnapshotLoad(Generic[PlanT]):
@@ -113,6 +116,8 @@ class SnapshotLoad(Generic[PlanT]):
         self._present: vdb.Database | None = None  # sees the provider as it is now
         self.planning = threading.Lock()
         self._by_tick = False  # the provider is a branch, whose snapshots are ticks
+        self._keeps_marks = False  # what is copied from it can be marked there
+        self._subscriptions: list[int] = []  # of the consumers that were registered
         self._quarantined: set[str] = set()  # tables of which the provider has events in quarantine
         self._type = NodeType.ROOT  # of the node that is copied from
         self._unready_parts: dict[str, list[str]] = {}  # by table, where it is a combined root
@@ -141,7 +146,8 @@ class SnapshotLoad(Generic[PlanT]):
         try:
             provider.without_timeouts()
             self._require_node(provider)
-            self._by_tick = bool(provider.value(query("publish", "has_shown_tick"), [queue]))
+            able = provider.one(query("publish", "source_abilities"), [queue])
+            self._by_tick, self._keeps_marks = able.shows_ticks, able.keeps_marks
             with self.setup.connect() as target:
                 left = self._register_all(provider, target, jobs)
                 begun = [job for job in jobs if job.name not in {other.name for other, _ in left}]
@@ -152,6 +158,7 @@ class SnapshotLoad(Generic[PlanT]):
                 here = read_worker_position(target, queue) or 0
             provider.autocommit = False
             self._snapshot = self._take_snapshot_behind(provider, here, jobs)
+            self._write_mark(self._snapshot)
         except BaseException:
             provider.close()
             raise
@@ -229,7 +236,16 @@ class SnapshotLoad(Generic[PlanT]):
             self._quarantined_parts = quarantined_parts(provider, queue)
         if self._type is NodeType.BRANCH and available(provider):
             self._quarantined = QuarantinedRows.read(provider, queue).all_tables()
-        return ProviderSnapshot(provider, row.exported, visible)
+        mark = uuid4().hex if self._keeps_marks else None
+        return ProviderSnapshot(provider, row.exported, visible, mark)
+
+    def _write_mark(self, snapshot: ProviderSnapshot) -> None:
+        """Write on the provider, behind the snapshot, what a provider that was set back lacks."""
+        if snapshot.mark is None:
+            return
+        words = [self.setup.queue, self._subscriptions, snapshot.mark]
+        self._connect_present().value(query("publish", "mark_copies"), words)
+        reach("copy.marked")
 
     def _find_small(self, jobs: Sequence[TableJob], holder: vdb.Database) -> None:
         """Mark tables that may be loaded together with others, and those for which new indexes
@@ -293,6 +309,7 @@ class SnapshotLoad(Generic[PlanT]):
                 names = {name: job.name for name, job in plain.items() if job.name in held}
                 ticks = self._move_consumers(provider, list(names))
                 register_consumers(target, self.setup.queue, ticks, self.source.node)
+                forget_applied(target, self.setup.queue, list(names))
                 forget_stuck_events(target, self.setup.queue, list(names))
                 reach("copy.registered_together")
         except VedurError as error:
@@ -310,6 +327,7 @@ class SnapshotLoad(Generic[PlanT]):
             if self._by_tick:
                 provider.query(query("copies", "mark_tick_copies"), asked)
         rows = provider.query(query("copies", "consumer_ticks"), asked)
+        self._subscriptions += [int(row.sub_id) for row in rows]
         return {row.co_name: int(row.sub_last_tick) for row in rows}
 
     def _register(self, provider: vdb.Database, target: vdb.Database, job: TableJob) -> None:
@@ -329,10 +347,12 @@ class SnapshotLoad(Generic[PlanT]):
                 provider.call("pgq.register_consumer", queue, consumer)
                 if self._by_tick:
                     provider.value(query("publish", "mark_tick_copy"), [queue, consumer])
-            tick = provider.value(query("copy", "consumer_tick"), [queue, consumer])
-            register_consumer(target, queue, consumer, self.source.node, tick)
+            at = provider.one(query("copy", "consumer_tick"), [queue, consumer])
+            register_consumer(target, queue, consumer, self.source.node, at.sub_last_tick)
+            forget_applied(target, queue, [consumer])
             forget_stuck_event(target, queue, consumer)
-        self.ticks[job.name] = int(tick)
+        self.ticks[job.name] = int(at.sub_last_tick)
+        self._subscriptions.append(int(at.sub_id))
 
     # -- steps 3 to 7: one table ----------------------------------------------------------------
 
@@ -442,6 +462,9 @@ class SnapshotLoad(Generic[PlanT]):
                 f"the session that keeps the snapshot of the copy on {self.source} has ended: "
                 f"the copy begins anew ({error.message})"
             ) from error
+        return self._connect_present()
+
+    def _connect_present(self) -> vdb.Database:
         if self._present is None or self._present.closed:
             self._present = vdb.connect(
                 self.provider, name="provider_db", autocommit=True, application_name="vedur copy"
@@ -520,7 +543,8 @@ class SnapshotLoad(Generic[PlanT]):
             if available(target):  # what waited for the old rows has no use for the new ones
                 end_obsolete(target, queue, job.name, "is copied anew")
             self.loader.store(target, plan)
-            target.execute(query("copy", "set_snapshot"), [snapshot.visible, queue, job.name])
+            words = [snapshot.visible, snapshot.mark, queue, job.name]
+            target.execute(query("copy", "set_snapshot"), words)
             if place is not None:
                 self._join(target, job, place)
             elif not job.keeps_rows:
@@ -720,4 +744,5 @@ def forget_place(setup: CopySetup, target: vdb.Database, consumer: str) -> None:
     """Forget the position of a copy's consumer on this node."""
     with target.transaction():
         unregister_consumer(target, setup.queue, consumer)
+        forget_applied(target, setup.queue, [consumer])
         forget_stuck_event(target, setup.queue, consumer)

@@ -16,6 +16,7 @@ from vedur.node import WorkerState, get_node_info, get_worker_state
 from vedur.node.endpoint import Endpoint
 from vedur.node.epoch import check_epoch, take_reigns
 from vedur.node.position import (
+    Counter,
     Fit,
     Place,
     get_applied_tick,
@@ -40,6 +41,7 @@ from vedur.sql import query
 from vedur.tables.stages import drop_left_stages
 from vedur.worker.batch import BatchRunner
 from vedur.worker.context import WorkerContext
+from vedur.worker.first_copy.source_check import begin_disproved_anew
 from vedur.worker.roles.role import Role
 from vedur.worker.stats import Stats
 from vedur.worker.watch import look_for_changes
@@ -90,6 +92,8 @@ class LeafRole(Role):
         # The hold first: whoever held the worker may have changed what the tables are.
         hold = self._read_hold(target, state)
         tables = get_table_list(target, queue)
+        if provider.disproves_copies(target, queue, tables, state):
+            return True
         require_handlers(tables, passes_on=state.passes_on)
         if worker.copies is not None and worker.copies.advance(
             target, provider.endpoint.connstr, self._to_copy(target, tables), state.completed_tick
@@ -278,6 +282,7 @@ class Provider:
     subscription: Subscription
     is_branch: bool = False
     verified: int | None = None  # the position that this provider agrees with
+    counter: Counter | None = None  # as the session found it, until first copies were judged by it
 
     @classmethod
     def open(cls, endpoint: Endpoint, queue: str, state: WorkerState) -> Provider:
@@ -324,6 +329,7 @@ class Provider:
             counter = get_counter(self.db, queue, here)
             if counter.behind:
                 raise counter.error(state.provider_node)
+            self.counter = counter
         fit = judge(here, applied, place, of_branch=self.is_branch)
         if fit in (Fit.SAME, Fit.COMMITTED):
             self.verified = here
@@ -337,6 +343,18 @@ class Provider:
             self._move_consumer(queue, state, place)
             return None
         raise lost(fit, here, worker, state.provider_node, place, of_branch=self.is_branch)
+
+    def disproves_copies(
+        self, target: Database, queue: str, tables: TableSet, state: WorkerState
+    ) -> bool:
+        """Have tables copied anew whose copies are done by a snapshot that this provider cannot
+        have given; asked once in a session. Returns whether there were any."""
+        if self.counter is None:
+            return False
+        there, now = state.provider_node, self.counter.now
+        found = begin_disproved_anew(target, queue, tables.local, there, now)
+        self.counter = None
+        return found
 
     def _move_consumer(self, queue: str, state: WorkerState, place: Place) -> None:
         here, worker = state.completed_tick, state.worker_name

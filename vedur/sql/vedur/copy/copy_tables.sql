@@ -24,6 +24,7 @@ create table if not exists vedur.copy_progress (
     step            integer not null,
     step_name       text not null,
     snapshot        text,
+    mark            text,
     slices          integer not null default 0,
     slices_done     integer not null default 0,
     rows_estimated  bigint,
@@ -38,7 +39,7 @@ create table if not exists vedur.copy_progress (
     constraint copy_progress_pkey primary key (queue_name, table_name)
 );
 comment on table vedur.copy_progress is
-    'first copy: the step that each table is in (docs/design/first-copy.md), its counts, and the error that holds it up, with the step at which it came';
+    'first copy: the step that each table is in (docs/design/first-copy.md), its counts, and the error that holds it up, with the step at which it came; mark is what vedur.copy_mark of the source has of the snapshot; null: the source keeps no marks';
 
 do $$
 -- Workers that are not superusers write here, observers read; roles may be missing.
