@@ -14,12 +14,13 @@ from tests.labs.chain import Chain, Node
 from tests.labs.pair import QUEUE, call
 from vedur import failpoint
 from vedur.change.attrs import encode_attrs
-from vedur.db import connect
+from vedur.db import Database, connect
 from vedur.errors import StateError
 from vedur.node.info import NodeType, get_node_info
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.remove_table import remove_table
 from vedur.ops.resync import resync
+from vedur.worker.first_copy.context import CopySetup, Step, TableJob
 
 MakeChain = Callable[..., Chain]
 
@@ -217,6 +218,31 @@ def test_a_copy_of_upstreams_that_begins_meanwhile(make_chain: MakeChain) -> Non
     chain.catch_up()
     chain.require_same("t")
     assert chain.require_queues() > 30
+
+
+def test_a_table_removed_just_before_it_catches_up_leaves_nothing(
+    make_chain: MakeChain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its consumer would keep the queue from rotating."""
+    chain = make_chain(2)
+    chain.table("public.t", TABLE, on=[])
+    low = chain["n2"]
+    enter = CopySetup.enter
+
+    def removed_before(setup: CopySetup, db: Database, job: TableJob, step: Step) -> None:
+        if step is Step.CATCH_UP:
+            call(low.db, "londiste.local_remove_table", QUEUE, job.name)
+            job.cancel()
+        enter(setup, db, job, step)
+
+    monkeypatch.setattr(CopySetup, "enter", removed_before)
+    with low.session() as session:
+        add_table(session, AddTable(tables=["public.t"]))
+    chain.work_until(lambda: chain.states("n2") == {})
+    text = "select count(*) from pgq.get_consumer_info() where consumer_name ~ 'copy'"
+    chain.work_until(lambda: chain.root.value(text) == 0)
+    left = "select count(*) from pgq_node.local_state where consumer_name ~ 'copy'"
+    chain.work_until(lambda: low.db.value(left) == 0)
 
 
 # -- watermarks -----------------------------------------------------------------------------------

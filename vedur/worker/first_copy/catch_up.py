@@ -98,10 +98,10 @@ class CatchUp:
 
     def run(self) -> None:
         """Until the table is ok. Raises CopyAbandoned where it is no longer wanted."""
-        with self._seat() as seat:
-            self.setup.enter(seat.target, self.job, Step.CATCH_UP)
-            self.applier.start(seat.stage)
         try:
+            with self._seat() as seat:
+                self.setup.enter(seat.target, self.job, Step.CATCH_UP)
+                self.applier.start(seat.stage)
             self._first_tick()
             while not self._moved_to_ok():
                 pass
