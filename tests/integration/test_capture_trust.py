@@ -106,6 +106,12 @@ def test_a_table_that_was_handed_over_is_not_trusted(
         db.execute(f"alter table {part} owner to {owner}")
         act(db, owner, HOSTILE)
         act(db, owner, f"create index bad on {part} (a) where peep(1) > 0")
+        if level != "read committed":
+            # Whether it may look at the row is not known: the transaction has to be repeated.
+            with pytest.raises(psycopg.errors.SerializationFailure, match="was altered after"):
+                session.execute(UPSERT)
+            session.execute("rollback")
+            session.execute(f"begin isolation level {level}")
         session.execute(UPSERT)
         session.execute("commit")
     assert db.value("select count(*) from seen where who = %s", [trusted]) == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import vedur.db as vdb
@@ -100,6 +102,16 @@ def test_truncate_of_the_whole_table_is_one_event(root: Database) -> None:
     assert events(root) == [("D:id", "id=10&v=c", "public.p"), ("R", "", "public.p")]
 
 
+def test_truncate_of_a_partition_names_the_table_in_json(db: Database) -> None:
+    make_node(db, "root").execute(TREE)
+    call(db, "londiste.local_add_table", "q", "p", ["tgflags=J"])
+    fill(db)
+    db.execute("truncate p1")
+    for kind, _, table in events(db):
+        assert json.loads(kind)["table"] == ["public", "p"]
+        assert table == "public.p"
+
+
 def test_a_truncate_that_is_undone_leaves_no_mark(root: Database) -> None:
     fill(root)
     root.execute("begin; savepoint s; truncate p; rollback to s; truncate p1; commit")
@@ -158,7 +170,7 @@ def test_odd_names_and_another_order_of_columns(db: Database) -> None:
     db.execute("insert into \"P t\" values (1, 'x', 'y')")
     forget(db)
     db.execute('truncate "p\'1"')
-    assert events(db) == [("D:id", "c=y&a+%22b=x&id=1", "public.P t")]
+    assert events(db) == [("D:id", "id=1&a+%22b=x&c=y", "public.P t")]
 
 
 def test_a_leaf_refuses_truncate_of_a_partition(db: Database) -> None:

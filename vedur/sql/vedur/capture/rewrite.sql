@@ -1,6 +1,7 @@
 -- Functions of an earlier form (vedur.capture_shape names it) are written again at once, so that no row has to take
 -- the slow path after an upgrade. No table is locked. Those that cannot be written wait for vedur.refresh_stale_captures.
--- Form 2: rows that are not the latest any more are logged as they are.
+-- Form 2: rows that are not the latest any more are logged as they are. Form 3: deletes of a partition are known, and
+-- every event of a partition names the table that the trigger was made for.
 do $$
 declare
     _fn record;
@@ -21,7 +22,7 @@ begin
                     array(select jsonb_array_elements_text(_fn.spec -> 'args'))));
         exception
             when others then
-                raise warning 'capture of table "%" stays on the slow way: %', _fn.tgrelid::regclass, sqlerrm;
+                raise warning 'capture of table "%" stays on the slow path: %', _fn.tgrelid::regclass, sqlerrm;
         end;
     end loop;
 end;

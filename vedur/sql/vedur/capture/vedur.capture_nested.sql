@@ -5,7 +5,7 @@ volatile
 as $$
 -- Tell whether a change may come from within a statement whose deletes are not logged yet.
 --
--- Parameters: i_relid - the table.
+-- Parameters: i_relid - the table that has the rows: the statistics of a partitioned table are empty.
 -- Returns: true in a trigger within a trigger, where rows of the table were removed or their indexed columns changed.
 -- Writes: nothing.
 --

@@ -19,7 +19,7 @@ begin
         return '';
     end if;
     return md5(concat_ws(
-        ' ', 'form 2', i_relid::text, vedur.capture_key(i_relid, null)::text,
+        ' ', 'form 3', i_relid::text, vedur.capture_key(i_relid, null)::text,
         (select string_agg(format('%s deferrable', i.indexrelid::regclass), ',' order by i.indexrelid)
          from pg_index as i
          where i.indrelid = i_relid and i.indisunique and not i.indimmediate),

@@ -82,7 +82,7 @@ $f$,
         end if;
     end if;
     if pg_catalog.current_setting(%3$L, true) operator(pg_catalog.=) '1'
-        or pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1 and tg_op operator(pg_catalog.=) 'INSERT' and vedur.capture_nested(%1$s) then
+        or pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1 and tg_op operator(pg_catalog.=) 'INSERT' and vedur.capture_nested(tg_relid) then
         _late := true;
     end if;
     if pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1 and not vedur.capture_trusts('%1$s'::pg_catalog.regclass) then

@@ -1,3 +1,6 @@
+-- As it was before it knew for which table the trigger was made; beside this one, calls would be ambiguous.
+drop function if exists vedur.capture_state(oid, text, text, text[], anyelement, anyelement, tid, xid, xid, boolean);
+
 create or replace function vedur.capture_state(
     i_relid oid,
     i_op text,
@@ -8,7 +11,8 @@ create or replace function vedur.capture_state(
     i_ctid tid,
     i_xmax xid,
     i_old_xmin xid,
-    i_guarded boolean default false)
+    i_guarded boolean default false,
+    i_home oid default null)
 returns text
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -18,7 +22,8 @@ as $$
 -- Parameters: i_relid, i_op - as the TG_ variables of an AFTER ROW trigger; i_format, i_args - see
 --     vedur.capture_plan; i_new, i_old - the rows, one that does not exist may be any row; i_ctid, i_xmax - of the
 --     new row's version, NULL for a delete; i_old_xmin - of the old row's version, NULL for an insert; i_guarded - this
---     runs with rights that the table's owner must not get (vedur.capture_may_read).
+--     runs with rights that the table's owner must not get (vedur.capture_may_read); i_home - the table that events name,
+--     NULL for i_relid.
 -- Returns: NULL when the change can be logged as it is; else a query as vedur.capture_query writes it, with the
 --     new row as $1 and the old row as $2.
 -- Writes: settings vedur.nested_<oid> and vedur.logged_<oid>, for the transaction.
@@ -42,9 +47,9 @@ declare
     _keys text[];
     _deferred boolean;
     _moved boolean := false;
-    _is_part boolean := (select relispartition from pg_class where oid = i_relid);
-    _home oid := case when _is_part then pg_partition_root(i_relid) else i_relid end;
-    _from text := case when _is_part then '' else 'only ' end || _home::regclass || ' as "vedur.now"';
+    _named oid := coalesce(i_home, i_relid);
+    _home oid := coalesce(pg_partition_root(i_relid), i_relid);
+    _from text := case when _home <> i_relid then '' else 'only ' end || _home::regclass || ' as "vedur.now"';
     _new text;
     _old text;
     _mark text := 'vedur.nested_' || _home;
@@ -152,18 +157,18 @@ begin
         if i_op = 'UPDATE' and not _moved and _found.new_rows > 0 then
             return format(
                 'select e.* from %s cross join lateral (%s) as e where %s', _from,
-                vedur.capture_event(i_relid, 'UPDATE', i_format, i_args, '"vedur.now"', '($2)'), _new);
+                vedur.capture_event(_named, 'UPDATE', i_format, i_args, '"vedur.now"', '($2)'), _new);
         end if;
         _gone := case when i_op = 'INSERT' then '{($1)}' when _moved then '{($2),($1)}' else '{($2)}' end;
         _rows := case when _nested or i_op = 'DELETE' then format('(%s or %s)', _new, _old) else _new end;
     end if;
 
     select coalesce(array_agg(format(
-        'select e.* from (%s) as e', vedur.capture_event(i_relid, 'DELETE', i_format, i_args, r, r)) order by n), '{}')
+        'select e.* from (%s) as e', vedur.capture_event(_named, 'DELETE', i_format, i_args, r, r)) order by n), '{}')
     into _parts
     from unnest(_gone) with ordinality as u (r, n);
     return array_to_string(_parts || format(
         'select e.* from %s cross join lateral (%s) as e where %s', _from,
-        vedur.capture_event(i_relid, 'INSERT', i_format, i_args, '"vedur.now"', '"vedur.now"'), _rows), E'\nunion all ');
+        vedur.capture_event(_named, 'INSERT', i_format, i_args, '"vedur.now"', '"vedur.now"'), _rows), E'\nunion all ');
 end;
 $$;

@@ -12,17 +12,14 @@ as $$
 --
 -- Not immutable in truth, but PostgreSQL computes a call with a constant once and again after a change of the table,
 -- its owner among them (see vedur.capture_shape). Of children it would not hear, nor of a superuser who is none any
--- more: vedur.capture_may_read looks at both each time. xmax: a repeatable read transaction may see the owner of
--- earlier, but also that the row was changed since.
+-- more: vedur.capture_may_read looks at both each time.
 begin
     return exists (
         select
         from pg_class as c
-            join pg_roles as r on r.oid = c.relowner
         where c.oid = i_relid
             and c.relkind = 'r'
             and not c.relhassubclass
-            and c.xmax = 0
-            and r.rolname = current_user);
+            and vedur.capture_owned(c.oid));
 end;
 $$;

@@ -29,7 +29,7 @@ begin
             _count := _count + 1;
         exception
             when others then
-                raise warning 'capture of table "%" stays on the slow way: %',
+                raise warning 'capture of table "%" stays on the slow path: %',
                     _table.relid::regclass, sqlerrm;
         end;
     end loop;

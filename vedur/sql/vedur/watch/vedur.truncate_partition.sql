@@ -34,6 +34,7 @@ begin
     -- A generated function keeps format and arguments in its comment, the contract's triggers have them themselves.
     select t.tgtype & 8 > 0 as deletes,
         coalesce(g.spec ->> 'format', case p.proname when 'jsontriga' then 'json' when 'sqltriga' then 'sql' else 'urlenc' end) as format,
+        case when g.spec is null then tg_relid else vedur.capture_home(tg_relid, t.tgname) end as home,
         case when g.spec is null then vedur.trigger_arguments(t.tgargs)
             else array(select pg_catalog.jsonb_array_elements_text(g.spec -> 'args')) end as args
     into _row
@@ -67,7 +68,7 @@ begin
             using errcode = 'feature_not_supported',
                 hint = 'TRUNCATE also removes rows that a transaction of a higher level does not see, and each needs a delete event.';
     end if;
-    _events := vedur.capture_event(tg_relid, 'DELETE', _row.format, _row.args, '"vedur.new"', '"vedur.old"');
+    _events := vedur.capture_event(_row.home, 'DELETE', _row.format, _row.args, '"vedur.new"', '"vedur.old"');
     begin
         execute pg_catalog.format(
             'select pgq.insert_event(%L, e.ev_type, e.ev_data, e.ev_extra1, e.ev_extra2, e.ev_extra3, e.ev_extra4)'
