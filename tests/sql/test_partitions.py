@@ -112,6 +112,61 @@ def test_truncate_of_a_partition_names_the_table_in_json(db: Database) -> None:
         assert table == "public.p"
 
 
+def make_long(db: Database, queue: str) -> Database:
+    db.autocommit = True
+    call(db, "pgq_node.register_location", queue, "here", "dbname=h", False)
+    call(db, "pgq_node.create_node", queue, "root", "here", "w", None, None, None)
+    db.execute(TREE)
+    return db
+
+
+@pytest.mark.parametrize("size", [42, 43, 44, 45, 51, 52])
+def test_queues_with_long_names_capture_partitions(db: Database, size: int) -> None:
+    queue = "å" * 20 + "q" * (size - 40)
+    make_long(db, queue)
+    call(db, "londiste.local_add_table", queue, "p")
+    db.execute("insert into p values (1, 'a'), (10, 'c')")
+    forget(db)
+    db.execute("truncate p1")
+    assert events(db) == [("D:id", "id=1&v=a", "public.p")]
+    db.execute("create table p3 partition of p for values from (20) to (30)")
+    db.value("select vedur.watch_tables(%s)", [queue])
+    db.execute("insert into p values (20, 'd')")
+    forget(db)
+    db.execute("truncate p3, p2a")
+    assert sorted(events(db)) == [
+        ("D:id", "id=10&v=c", "public.p"),
+        ("D:id", "id=20&v=d", "public.p"),
+    ]
+    db.execute("truncate p")
+    assert events(db) == [("R", "", "public.p")]
+    call(db, "londiste.local_remove_table", queue, "p")
+    left = "select count(*) from pg_trigger where tgrelid in ('p'::regclass, 'p1'::regclass)"
+    assert db.value(left) == 0
+
+
+@pytest.mark.parametrize(("queue", "words"), [("q" * 53, []), ("å" * 25, ["skip", "tgflags=B"])])
+def test_a_queue_whose_name_leaves_no_room_for_triggers_is_refused(
+    db: Database, queue: str, words: list[str]
+) -> None:
+    make_long(db, queue)
+    row = db.one("select * from londiste.local_add_table(%s, 'p', %s)", [queue, words])
+    assert row.ret_code == 405
+    assert f"{len(queue.encode())} bytes" in row.ret_note
+    call(db, "londiste.local_add_table", queue, "p", ["no_triggers"])
+
+
+def test_a_capture_with_a_cut_name_is_replaced_and_dropped(db: Database) -> None:
+    db.call("pgq.create_queue", "q")
+    db.execute("create table t (id int primary key)")
+    for _ in range(2):
+        row = db.call("vedur.create_capture", "q", "t", "å" * 29 + "_l", "json", "IUDT")[0]
+        assert row.ret_code == 200
+    assert db.call("vedur.drop_capture", "t", "å" * 29 + "_l")[0].ret_code == 200
+    assert not db.value("select count(*) from pg_trigger where tgrelid = 't'::regclass")
+    db.rollback()
+
+
 def test_a_truncate_that_is_undone_leaves_no_mark(root: Database) -> None:
     fill(root)
     root.execute("begin; savepoint s; truncate p; rollback to s; truncate p1; commit")

@@ -110,6 +110,10 @@ def test_triggers_that_are_gone_or_disabled(lab: SetLab) -> None:
     assert "shop.orders (_londiste_replika)" in text(found, "triggers")
     root.execute("alter table shop.orders enable trigger _londiste_replika")
     root.execute("drop trigger _londiste_replika on shop.lines")
+    root.execute(
+        "create trigger _londiste_replika_2 after insert or update or delete on shop.lines"
+        " for each row execute function pgq.logutriga('replika_2')"
+    )
     found = examine(lab, "src")
     assert sick(found) == [("fail", "triggers"), ("fail", "ddl")]
     assert text(found, "triggers") == "not every change is caught: shop.lines"

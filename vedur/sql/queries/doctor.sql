@@ -1,4 +1,4 @@
--- Statements of the doctor (vedur/ops/doctor*.py). They only read.
+-- Statements of the doctor (vedur/ops/doctor). They only read.
 
 -- name: now
 -- The server's clock.
@@ -110,8 +110,9 @@ join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = w.name and 
 left join pg_catalog.pg_trigger t
     on t.tgrelid = c.oid
     and not t.tgisinternal
-    and (pg_catalog.starts_with(t.tgname::text, pg_catalog.left('_londiste_' || %(queue)s, 50))
-        or pg_catalog.starts_with(t.tgname::text, pg_catalog.left('zzz__londiste_' || %(queue)s, 50)))
+    and t.tgname in (
+        ('_londiste_' || %(queue)s)::name, ('zzz__londiste_' || %(queue)s)::name, ('_londiste_' || %(queue)s || '_truncate')::name,
+        ('_londiste_' || %(queue)s || '_truncating')::name, ('_londiste_' || %(queue)s || '_truncated')::name)
 group by w.schema, w.name
 order by w.schema, w.name
 

@@ -19,7 +19,8 @@ as $$
 --          first: what it writes elsewhere gets into the queue before this row (rows that it
 --          changes in the same table are logged as they are in the end); 403 AFTER trigger
 --          together with SKIP, on a root also skip alone; 405 several SKIP triggers, another
---          table of the queue has the trigger, or ignore= with a DEFERRABLE key.
+--          table of the queue has the trigger, ignore= with a DEFERRABLE key, or a queue name
+--          that is too long for names of triggers.
 --          trigger_name is the row trigger.
 -- Writes: triggers of the table.
 -- Raises: undefined_table when the table is not there.
@@ -46,6 +47,16 @@ begin
         return;
     end if;
     _oid := _rel::regclass;
+    trigger_name := '_londiste_' || i_queue_name;
+
+    -- PostgreSQL would cut the names of both triggers to the same one, or to that of another queue.
+    if octet_length(i_queue_name) > 52 or _plan.skip and octet_length(i_queue_name) > 49 then
+        ret_code := 405;
+        ret_note := format(
+            'the name of queue "%s" has %s bytes, which is too long for names of triggers: they have room for %s',
+            i_queue_name, octet_length(i_queue_name), case when _plan.skip then '49, with "skip"' else '52' end);
+        return;
+    end if;
 
     -- Two tables of a set may be one table here, as two entrances of a queue; the second must
     -- leave the triggers of the first alone.
@@ -108,7 +119,6 @@ begin
     then
         _plan.args := _plan.args || ('ev_extra1=' || quote_literal(i_table_name));
     end if;
-    trigger_name := '_londiste_' || i_queue_name;
     if _plan.skip and cardinality(_skips) = 1 then
         -- One SKIP is enough for all queues, if it fires last: nothing fires after it.
         if _skips[1] not like E'zzz\\_%' then

@@ -29,9 +29,9 @@ begin
                 select 'vedur', 'capture_bulk'
                 union all
                 select s, p.proname from unnest('{vedur,vedur_work}'::name[]) as s where p.proname ~ '^capture_[0-9]+_')
-            and (i_truncate or t.tgname::text <> left(i_trigger_name || '_truncate', 63))
-            and t.tgname::text in (
-                select left(i_trigger_name || s, 63)
+            and (i_truncate or t.tgname <> (i_trigger_name || '_truncate')::name)
+            and t.tgname in (
+                select (i_trigger_name || s)::name
                 from unnest(array['', '_update', '_delete', '_before', '_truncate']) as s)
     loop
         execute format('drop trigger %I on %s', _tg.tgname, _tg.rel);

@@ -8,8 +8,12 @@ as $$
 -- Returns: how many triggers were made.
 -- Writes: triggers of the table and its partitions.
 -- Errors: those of CREATE TRIGGER.
+--
+-- Of a long queue name, the two triggers of the table itself have the hash: PostgreSQL would cut both to one name. The
+-- name of the third fits, or the table is not added (londiste.create_trigger).
 declare
     _name text := '_londiste_' || i_queue_name;
+    _both text := case when octet_length(_name || '_truncating') < 64 then _name else '_londiste_' || md5(i_queue_name) end;
     _part oid;
     _count integer := 0;
 begin
@@ -18,21 +22,20 @@ begin
         from pg_catalog.pg_trigger as t
             join pg_catalog.pg_class as c on c.oid = t.tgrelid and c.relkind = 'p'
         where t.tgrelid = i_relid
-            and t.tgname = (_name || '_truncate')::name
-            and octet_length(_name || '_truncating') < 64) then
+            and t.tgname = (_name || '_truncate')::name) then
         return 0;  -- not partitioned, or replicated without triggers
     end if;
     if not exists (
         select
         from pg_catalog.pg_trigger as t
         where t.tgrelid = i_relid
-            and t.tgname = (_name || '_truncating')::name) then
+            and t.tgname = (_both || '_truncating')::name) then
         execute format(
             'create trigger %I before truncate on %s for each statement execute function vedur.truncate_partition(%L, ''parent'')',
-            _name || '_truncating', i_relid::regclass, i_queue_name);
+            _both || '_truncating', i_relid::regclass, i_queue_name);
         execute format(
             'create trigger %I after truncate on %s for each statement execute function vedur.truncate_partition(%L, ''parent'')',
-            _name || '_truncated', i_relid::regclass, i_queue_name);
+            _both || '_truncated', i_relid::regclass, i_queue_name);
     end if;
     for _part in
         select l.relid
