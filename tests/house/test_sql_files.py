@@ -59,6 +59,14 @@ def test_security_definer_has_a_fixed_search_path(db: vdb.Database) -> None:
     assert loose == []
 
 
+def test_the_modules_that_a_file_of_queries_names_are_there() -> None:
+    package = ROOT.parent
+    for path in sorted((ROOT / "queries").glob("*.sql")):
+        head = path.read_text().partition("-- name:")[0]
+        for name in re.findall(r"vedur(/[\w/]+(?:[.]py)?)", head):
+            assert (package / name[1:]).exists(), f"{path.name} names vedur{name}"
+
+
 #: What stands before a parenthesis in a capture's text without being a function.
 NOT_CALLED = {"and", "coalesce", "exists", "from", "lateral", "not", "operator", "row"}
 

@@ -1,7 +1,7 @@
 """repair: make local rows what the provider has, only those that differ; a plan unless --apply.
 
 Two moments for each table. At the first, both sides are compared while everything runs on, and
-the keys that differ are put aside. At the second the worker is held at a tick, the provider's rows
+the keys that differ are staged. At the second the worker is held at a tick, the provider's rows
 of just these keys are fetched as of that tick, and one transaction of the target deletes, updates
 and inserts; it also locks the worker's position, so the tick cannot pass under it. What a newer
 event has put right meanwhile is found right at the second moment and left alone. Every row that

@@ -62,7 +62,7 @@ def resync(
                 change_table_attr(session.db, session.queue, name, COPY_NODE, wanted)
             if marks[name] is not None:
                 change_table_attr(session.db, session.queue, name, HANDLER_MARK, marks[name])
-            # DDL that a half-done copy put aside stays recorded: the next copy finds it there
+            # Indexes that a half-done copy has dropped stay recorded for the next copy.
             local_set_table_state(session.db, session.queue, name, None, None)
             end_rejoin(session.db, session.queue, name)  # a copy instead of a repair
     if names:

@@ -31,7 +31,6 @@ class Batch:
     id: int
     prev_tick: int
     tick: int
-    prev_event_seq: int
     event_seq: int
     time: datetime | None = None  # of tick `tick`
 
@@ -113,7 +112,6 @@ def next_batch(
         row.batch_id,
         row.prev_tick_id,
         row.cur_tick_id,
-        row.prev_tick_event_seq,
         row.cur_tick_event_seq,
         row.cur_tick_time,
     )

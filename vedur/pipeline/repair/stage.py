@@ -34,7 +34,7 @@ _HASHES = 1 << 31
 
 @dataclass(frozen=True)
 class Stage:
-    """Where one repair puts things aside; both names are quoted."""
+    """The staging tables of one repair; both names are quoted."""
 
     keys: str
     rows: str

@@ -39,8 +39,8 @@ create table pgq_node.local_state (
     provider_node   text not null,
     last_tick_id    bigint not null,
     cur_error       text,                            -- last failure, shown by status; cleared by progress
-    paused          boolean not null default false,  -- wish of the operator
-    uptodate        boolean not null default false,  -- the consumer has seen the latest wish
+    paused          boolean not null default false,  -- requested by the operator
+    uptodate        boolean not null default false,  -- the consumer has seen the latest request
 
     primary key (queue_name, consumer_name),
     foreign key (queue_name)

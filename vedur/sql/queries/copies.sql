@@ -1,5 +1,5 @@
--- Statements of first copies that are about many tables at a time (vedur/worker/first_copy/bundle.py and
--- together.py). Names come as arrays; what is locked by others is left out and not waited for.
+-- Statements of first copies that are about many tables at a time (vedur/worker/first_copy/bundle.py,
+-- vedur/worker/first_copy/catch_up_together.py). Names come as arrays; what is locked by others is left out and not waited for.
 
 -- name: hold_tables
 -- As `hold_table` (copy.sql) for each; rows that somebody else has locked are left out, so that whoever holds some of

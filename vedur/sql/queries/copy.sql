@@ -1,4 +1,4 @@
--- Statements of the first copy (vedur/pipeline/copy, vedur/worker/copying, vedur/catalog/table_ddl).
+-- Statements of the first copy (vedur/pipeline/copy, vedur/worker/first_copy, vedur/tables/indexes.py, vedur/catalog).
 
 -- name: relation
 -- The table behind schema and name.
@@ -413,7 +413,7 @@ for key share of t
 select snapshot from vedur.copy_progress where queue_name = %s and table_name = %s
 
 -- name: has_pending_fkeys
--- Are foreign keys put aside?
+-- Are there foreign keys that first copies have dropped, and that are not back yet?
 select exists (select 1 from londiste.pending_fkeys)
 
 -- name: restore_fkey

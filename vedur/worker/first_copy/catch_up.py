@@ -444,7 +444,7 @@ class CatchUpRange(AppliedRange[Any]):
         self.table = self.copy.job.table
         self.queue, self.consumer = self.copy.setup.queue, self.copy.job.consumer
         first, last = self.ticks[0], self.ticks[-1]
-        self.batch = Batch(0, first.id, last.id, first.event_seq, last.event_seq)
+        self.batch = Batch(0, first.id, last.id, last.event_seq)
 
     @property
     def origin(self) -> str:
