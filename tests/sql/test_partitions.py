@@ -486,8 +486,7 @@ def test_rewrites_that_keep_all_values_are_not_told(db: Database) -> None:
         "vacuum full t",
         "cluster t using t_pkey",
         "vacuum (analyze, freeze) t",
-        "alter table t set unlogged",
-        "alter table t set logged",
+        "alter table t set unlogged; alter table t set logged",
         "alter table t alter v set statistics 5",
         "alter table t alter v set not null, alter n set default 3",
         "alter table t alter v type int using v",
@@ -616,3 +615,83 @@ def test_create_partition_takes_no_trigger_of_the_set(db: Database) -> None:
     forget(db)
     db.execute("truncate t_2026")  # not that of the whole table
     assert events(db) == []
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize(
+    "part, bounds, inside",
+    [("p1", "from (0) to (10)", "p1"), ("p2", "from (10) to (20)", "p2a")],
+)
+def test_a_partition_that_was_away_for_a_while_is_told(
+    root: Database, part: str, bounds: str, inside: str, together: bool
+) -> None:
+    fill(root)
+    watch(root)
+    assert problems(root) == []
+    statements = [
+        f"alter table p detach partition {part}",
+        f"update {part} set v = 'unseen'",
+        f"alter table p attach partition {part} for values {bounds}",
+    ]
+    if together:
+        root.execute("begin; " + "; ".join(statements) + "; commit")
+    else:
+        for statement in statements:
+            root.execute(statement)
+    assert events(root) == []
+    watch(root)
+    what = f"partition public.{inside} was detached and attached again"
+    assert [found for found in problems(root) if found[2].startswith(what)] == [
+        ("public.p", "fail", f"{what}: the other nodes do not have what was written to it in"
+         " between (not repaired yet: other)"),
+    ]  # fmt: skip
+    root.execute("select vedur.forget_table_changes('q', 'p')")
+    watch(root)
+    assert problems(root) == []
+
+
+def test_a_tree_that_is_attached_with_rows_is_told(root: Database) -> None:
+    tree = "create table {0} (id int, v text, primary key (id)) partition by range (id)"
+    root.execute(tree.format("s") + "; create table s1 partition of s for values from (20) to (25)")
+    root.execute("insert into s values (20, 'unseen')")
+    root.execute("alter table p attach partition s for values from (20) to (30)")
+    # this one is younger than the attachment, so all of its rows are captured
+    root.execute("create table s2 partition of s for values from (25) to (30)")
+    root.execute("insert into p values (25, 'captured')")
+    watch(root)
+    assert [what for _, _, what in problems(root)] == [
+        "partition public.s1 was attached with rows: the other nodes do not have them"
+        " (not repaired yet: other)"
+    ]
+
+
+def test_a_node_that_comes_back_is_not_forgotten(root: Database) -> None:
+    fill(root)
+    dead = "select pgq_node.register_location('q', 'other', 'dbname=o', {})"
+    root.execute(dead.format("true"))
+    watch(root)
+    root.execute("drop table p1")
+    watch(root)
+    assert problems(root) == []
+    root.execute(dead.format("false"))
+    assert [what for _, _, what in problems(root)] == [
+        "partition public.p1 was dropped: its rows are still on the other nodes"
+        " (not repaired yet: other)"
+    ]
+
+
+@pytest.mark.parametrize("kind", ["root", "leaf"])
+def test_a_table_that_a_crash_empties_is_told(db: Database, kind: str) -> None:
+    make_node(db, kind).execute(TREE + "create table plain (id int primary key)")
+    for table in ("p", "plain"):
+        if kind == "leaf":
+            call(db, "londiste.global_add_table", "q", table)
+        call(db, "londiste.local_add_table", "q", table)
+    watch(db)
+    assert problems(db) == []
+    db.execute("alter table p1 set unlogged; alter table plain set unlogged")
+    told = "is unlogged: a crash of this server empties it, and no event tells"
+    assert problems(db) == [
+        ("public.p", "warn", f"public.p1 {told}"),
+        ("public.plain", "warn", f"public.plain {told}"),
+    ]

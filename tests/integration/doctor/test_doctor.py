@@ -121,6 +121,19 @@ def test_triggers_that_are_gone_or_disabled(lab: SetLab) -> None:
     assert ("warn", "triggers") in sick(examine(lab, "src"))
 
 
+def test_sessions_whose_changes_no_trigger_sees(lab: SetLab) -> None:
+    root = lab.dbs["src"]
+    name = root.value("select current_database()")
+    root.execute(f'alter database "{name}" set session_replication_role = replica')
+    try:
+        found = examine(lab, "src")
+        assert sick(found) == [("warn", "triggers")]
+        assert f"replica: database {name}; what they write is not caught" in text(found, "triggers")
+    finally:
+        root.execute(f'alter database "{name}" reset session_replication_role')
+    assert sick(examine(lab, "src")) == []
+
+
 def test_tables_without_key_or_gone(lab: SetLab) -> None:
     leaf = lab.dbs["dst"]
     leaf.execute("alter table shop.lines drop constraint lines_pkey")

@@ -137,7 +137,16 @@ def _capture(session: Session, local: Sequence[TableInfo]) -> Iterator[Finding]:
             f"TRUNCATE is not caught: {names(no_truncate)}",
             "remove-table and add-table, or never truncate them",
         )
-    if not (disabled or deaf or no_truncate):
+    unseen = [row.whose for row in session.db.query(query("doctor", "without_triggers"))]
+    if unseen:
+        yield warn(
+            "triggers",
+            f"sessions begin with session_replication_role = replica: {names(unseen)}; what they "
+            "write is not caught",
+            "unless that is meant: alter role or alter database ... reset "
+            "session_replication_role, then compare",
+        )
+    if not (disabled or deaf or no_truncate or unseen):
         yield ok("triggers", "every change is caught")
 
 

@@ -12,6 +12,19 @@ select (
     - (select count(*) from pg_catalog.pg_stat_activity where backend_type = 'client backend')
 )::int
 
+-- name: without_triggers
+-- Roles and databases whose sessions here begin in role replica: no trigger of ours sees what they write.
+select pg_catalog.concat_ws(' in ',
+           'role ' || pg_catalog.quote_ident(r.rolname), 'database ' || pg_catalog.quote_ident(d.datname)) as whose
+from pg_catalog.pg_db_role_setting s
+    left join pg_catalog.pg_roles r on r.oid = s.setrole
+    left join pg_catalog.pg_database d on d.oid = s.setdatabase
+where (s.setdatabase = 0 or d.datname = pg_catalog.current_database())
+    and exists (
+        select from pg_catalog.unnest(s.setconfig) as c (line)
+        where pg_catalog.lower(c.line) in ('session_replication_role=replica', 'session_replication_role="replica"'))
+order by 1
+
 -- name: open_path
 -- Schemas of this session's path where everybody may create.
 select n.nspname::text as name

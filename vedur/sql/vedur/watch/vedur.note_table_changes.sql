@@ -116,14 +116,20 @@ begin
         select 'fail', 4, format('partition %s was attached with rows: the other nodes do not have them', n.value ->> 0), _repair
         from jsonb_each(nullif(i_now -> 'partitions', 'null')) as n
         where not coalesce(i_before -> 'partitions', '{}') ? n.key
-            and vedur.was_attached(n.key::oid)
+            and vedur.came_with_rows(n.key::oid, i_relid)
             and vedur.may_have_rows(n.key::oid)
+        union all
+        select 'fail', 4, format('partition %s was detached and attached again: the other nodes do not have what was written to it in between', n.value ->> 0),
+            _repair
+        from jsonb_each(nullif(i_now -> 'partitions', 'null')) as n
+        where _comparable
+            and i_before -> 'partitions' -> n.key ->> 2 <> n.value ->> 2
         union all
         select 'fail', 5, format('partition %s may have been truncated before its trigger was made', n.value ->> 0), _repair
         from jsonb_each(nullif(i_now -> 'partitions', 'null')) as n
             join pg_catalog.pg_class as c on c.oid = n.key::oid and c.relkind = 'r'
         where n.value ->> 1 <> coalesce(i_before -> 'partitions' -> n.key ->> 1, n.key)
-            and not (i_before -> 'partitions' -> n.key is null and vedur.was_attached(c.oid))
+            and not (i_before -> 'partitions' -> n.key is null and vedur.came_with_rows(c.oid, i_relid))
             and not exists (
                 select
                 from pg_catalog.pg_trigger as t

@@ -111,6 +111,15 @@ as $$
         and o.tgname > g.tgname
     group by h.table_name, h.dest, g.tgname
     union all
+    select h.table_name, 'warn', format('%s is unlogged: a crash of this server empties it, and no event tells', u.relid::regclass),
+        format('alter table %s set logged', u.relid::regclass)
+    from here as h
+        cross join lateral (
+            select h.named as relid
+            union
+            select t.relid from pg_partition_tree(h.named) as t) as u
+        join pg_class as c on c.oid = u.relid and c.relpersistence = 'u'
+    union all
     select p.object_name, p.severity, p.what, p.action
     from vedur.queue_problems(i_queue_name) as p
 $$;

@@ -7,7 +7,7 @@ as $$
 --
 -- Parameters: i_queue_name - whose triggers count; i_relid - the table.
 -- Returns: name (as in the set: schema.table), columns (number: [name, type]), partitions
---     (oid: [name, file node]), file (file node of a table that is not partitioned), written (number of a column:
+--     (oid: [name, file node, transactions that attached it and the partitions above it]), file (file node of a table that is not partitioned), written (number of a column:
 --     transaction), triggers (oid: [table or partition, name, enabled, transaction]), made (transaction); NULL if
 --     there is no such table.
 -- Writes: nothing.
@@ -26,10 +26,15 @@ as $$
                 and not a.attisdropped),
         'partitions', case when c.relkind = 'p' then (
             select coalesce(pg_catalog.jsonb_object_agg(
-                p.oid, pg_catalog.jsonb_build_array(pn.nspname || '.' || p.relname, p.relfilenode)), '{}')
+                p.oid, pg_catalog.jsonb_build_array(pn.nspname || '.' || p.relname, p.relfilenode, e.attached)), '{}')
             from vedur.leaf_partitions(c.oid) as l
                 join pg_catalog.pg_class as p on p.oid = l.relid
-                join pg_catalog.pg_namespace as pn on pn.oid = p.relnamespace) end,
+                join pg_catalog.pg_namespace as pn on pn.oid = p.relnamespace
+                cross join lateral (
+                    select pg_catalog.string_agg(i.xmin::text, ' ' order by i.inhrelid) as attached
+                    from pg_catalog.pg_partition_ancestors(p.oid) as a
+                        join pg_catalog.pg_inherits as i on i.inhrelid = a.relid
+                    where a.relid <> c.oid) as e) end,
         'file', case when c.relkind <> 'p' then c.relfilenode end,
         'written', (
             select pg_catalog.jsonb_object_agg(a.attnum, a.xmin::text)
