@@ -20,7 +20,7 @@ cannot be declared: it gets many rows at a time, as an Arrow record batch, in ta
 | `root_problem` | driver | on the root, in `add-table` |
 | `branch_problem` | driver | on a branch, in `add-table` and in each round of its worker |
 | `check` | driver | in `add-table`, before a first copy is planned, before changes are staged |
-| `settings` | driver | as `scope`, for handlers with `rows` |
+| `modules`, `settings` | driver | as `scope`, for handlers with `rows` |
 | `check_columns` | tasks | once for each set of columns that changes have in a task |
 | `rows` | tasks | for blocks of a first copy, of changes, and of rows that are compared |
 | `statements` | driver | for each event, in order, in the transaction of the batch |
@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from vedur.change.event import Event
 from vedur.errors import UsageError
 from vedur.tables.event_function import Statement
+from vedur.tables.module_code import ModuleSource, code_of
 from vedur.tables.row_function import ColumnSet, TableFacts
 from vedur.tables.target import Partitions
 
@@ -144,6 +145,9 @@ class Handler:
     #: Keys of the ini whose values are in `options`.
     ini_keys: ClassVar[tuple[str, ...]] = ()
 
+    #: The Python source of `modules` and of what they import of their own, on the driver.
+    sources: tuple[ModuleSource, ...] = ()
+
     def __init__(self, table: str, given: Mapping[str, str], options: Mapping[str, str]) -> None:
         """Take the table's name in the set, the arguments that were given (already checked against
         `arguments`) and values of the ini. Raise UsageError for what cannot be meant."""
@@ -231,12 +235,20 @@ class Handler:
         raise NotImplementedError
 
     def settings(self) -> str:
-        """Return what the rows that `rows` makes depend on, as text that is the same every time.
+        """Return what the rows that `rows` makes depend on, as text that is the same every time:
+        arguments, values of the ini, and the code of `sources` but for comments.
 
         A fingerprint of it is stored with the table: where it changes, rows that are here do not
         fit those that come, and the table stops until it is copied anew.
         """
-        return repr((sorted(self.given.items()), sorted(self.options.items())))
+        values = sorted(self.given.items()), sorted(self.options.items())
+        return repr((*values, code_of(self.sources)) if self.sources else values)
+
+    @classmethod
+    def modules(cls, given: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the names of the users' modules whose code makes the rows, by the arguments: that
+        of the class. What they import of their own is added."""
+        return () if cls.__module__.partition(".")[0] == "vedur" else (cls.__module__,)
 
     def changes_rows(self) -> bool:
         """Is `rows` to be called? Where the class has it, unless arguments decide."""

@@ -15,6 +15,7 @@ import hashlib
 import importlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
@@ -44,12 +45,15 @@ from vedur.handlers.api import NO_COLUMN, Handler, Scope
 from vedur.handlers.builtin import DEFAULT_HANDLER, HANDLERS
 from vedur.tables.event_function import EventFunction
 from vedur.tables.filter import Columns, columns_of, parse_columns
+from vedur.tables.module_code import ModuleSource, changed_module, read_sources, using
 from vedur.tables.row_function import RowFunction
 from vedur.threads import current_job
 
 GROUP = "vedur.handlers"
 
 _Values = tuple[tuple[str, str], ...]
+#: The source of modules, as it was when they were loaded, by their names.
+_Sources = dict[tuple[str, ...], tuple[ModuleSource, ...]]
 
 _OWN_STATEMENTS = (
     "what its statements make of events cannot be computed, so nobody can tell which rows should "
@@ -99,10 +103,14 @@ class Registry:
     """The handlers that this process knows, and the values of the ini that they ask for."""
 
     def __init__(
-        self, classes: Iterable[type[Handler]] = (), options: Mapping[str, str] | None = None
+        self,
+        classes: Iterable[type[Handler]] = (),
+        options: Mapping[str, str] | None = None,
+        sources: _Sources | None = None,
     ) -> None:
         self.classes: dict[str, type[Handler]] = {}
         self.options = dict(options or {})
+        self._sources = dict(sources or {})
         for cls in (*HANDLERS, *classes):
             self._add(cls)
         self.resolve = lru_cache(maxsize=4096)(self._resolve)
@@ -128,7 +136,15 @@ class Registry:
         cls = self.find(name)
         values = check_arguments(cls, given)
         options = {key: self.options[key] for key in cls.ini_keys if key in self.options}
-        return cls(table, values, options)
+        modules = cls.modules(values)
+        sources = self._sources.get(modules)
+        if sources is None:
+            sources = read_sources(modules)
+        with using(sources):
+            handler = cls(table, values, options)
+        self._sources[modules] = sources
+        handler.sources = sources
+        return handler
 
     def _resolve(
         self,
@@ -189,12 +205,14 @@ def _event_function(
     return EventFunction(*_named(stored, handler), not handler.needs_table)
 
 
-def _named(stored: str, handler: Handler) -> tuple[str, str, str, str, _Values, _Values]:
+def _named(
+    stored: str, handler: Handler
+) -> tuple[str, str, str, str, _Values, _Values, tuple[ModuleSource, ...]]:
     """Return by what a handler is made again elsewhere: the fields of a `NamedHandler`."""
     cls = type(handler)
     given, options = sorted(handler.given.items()), sorted(handler.options.items())
     where = cls.__module__, cls.__qualname__
-    return stored, *where, handler.table, tuple(given), tuple(options)
+    return stored, *where, handler.table, tuple(given), tuple(options), handler.sources
 
 
 def fingerprint(text: str) -> str:
@@ -259,7 +277,8 @@ def registry() -> Registry:
     if job not in _current:
         if job or _current:
             raise InternalError(f'BUG: handlers of job "{job}" are asked for, and not loaded')
-        _current[job] = Registry(_installed())
+        sources: _Sources = {}
+        _current[job] = Registry(_installed(sources), sources=sources)
     return _current[job]
 
 
@@ -273,7 +292,8 @@ def load_handlers(settings: LondisteSettings) -> Registry:
 
     Raises `ConfigError` that names the module, file or package that cannot be used.
     """
-    classes = [*_installed(), *_of_modules(settings.handler_modules)]
+    sources: _Sources = {}
+    classes = [*_installed(sources), *_of_modules(settings.handler_modules, sources)]
     options = {
         "shard_hash_func": settings.shard_hash_func,
         "shard_info_sql": settings.shard_info_sql,
@@ -281,29 +301,37 @@ def load_handlers(settings: LondisteSettings) -> Registry:
     }
     if settings.obfuscator_map:
         options["obfuscator_map"] = read_map(settings.obfuscator_map)
-    loaded = _current[current_job()] = Registry(classes, options)
+    loaded = _current[current_job()] = Registry(classes, options, sources)
     return loaded
 
 
-def _installed() -> Iterator[type[Handler]]:
-    for point in entry_points(group=GROUP):
-        yield from _load_point(point)
+def _installed(sources: _Sources) -> list[type[Handler]]:
+    return [_load_point(point, sources) for point in entry_points(group=GROUP)]
 
 
-def _load_point(point: EntryPoint) -> list[type[Handler]]:
+def _load_point(point: EntryPoint, sources: _Sources) -> type[Handler]:
     what = f'handler "{point.name}" of an installed package ({point.value})'
     try:
-        found = point.load()
+        with _reading(point.module, sources):
+            found = point.load()
     except Exception as error:
         raise ConfigError(f"{what} cannot be loaded: {first_line(error)}") from error
-    return [_require_class(found, what)]
+    return _require_class(found, what)
 
 
-def _of_modules(names: Sequence[str]) -> Iterator[type[Handler]]:
+@contextmanager
+def _reading(module: str, sources: _Sources) -> Iterator[None]:
+    """Have a module, when it is imported meanwhile, made of what its file has now."""
+    sources[(module,)] = read_sources([module])
+    with using(sources[(module,)]):
+        yield
+
+
+def _of_modules(names: Sequence[str], sources: _Sources) -> Iterator[type[Handler]]:
     for name in names:
         if name.startswith("londiste.handlers."):
             continue  # Londiste's own list in an ini that was its: what it has of them is built in
-        module = _import(name)
+        module = _import(name, sources)
         classes = getattr(module, "HANDLERS", None) or ()
         theirs = getattr(module, "__londiste_handlers__", None) or ()
         if not classes and not theirs:
@@ -316,9 +344,10 @@ def _of_modules(names: Sequence[str]) -> Iterator[type[Handler]]:
             yield _require_class(cls, f'"{cls!r}" in HANDLERS of module "{name}"')
 
 
-def _import(name: str) -> ModuleType:
+def _import(name: str, sources: _Sources) -> ModuleType:
     try:
-        return importlib.import_module(name)
+        with _reading(name, sources):
+            return importlib.import_module(name)
     except Exception as error:
         raise ConfigError(
             f'handler module "{name}" (handler_modules) cannot be loaded: '
@@ -387,6 +416,7 @@ def resolve(table: RegisteredTable) -> Handled | None:
         try:
             found = registry().resolve(stored, table.table_name, attrs.get(COLUMNS), table.facts)
             require_apart(found, attrs.get(COPY_CONDITION), attrs.get(COLUMNS))
+            _require_read(found)
             _require_mark(found, attrs.get(HANDLER_MARK))
             return found
         except VedurError as error:
@@ -395,6 +425,17 @@ def resolve(table: RegisteredTable) -> Handled | None:
         f'table "{table.table_name}" is registered with handler "{stored}", which cannot be '
         f"served: {problem}: no rows are moved. Mend that, or {REMEDY}"
     )
+
+
+def _require_read(found: Handled) -> None:
+    """Raise StateError where the code that makes rows has been edited: the operator expects the new
+    code, and this process has the old."""
+    name = changed_module(found.rows.sources) if found.rows is not None else None
+    if name is not None:
+        raise StateError(
+            f'the code of module "{name}" has changed since this process has read it: put that '
+            "back, or have the worker read it (-r, or a restart) and the table copied anew (resync)"
+        )
 
 
 def _require_mark(found: Handled, stored: str | None) -> None:

@@ -129,7 +129,7 @@ def _check_again(
     """A restart: another process makes the handler anew."""
     from vedur.tables import row_function
 
-    row_function.make_handler.cache_clear()
+    row_function.forget_handlers_made()
     found = function.apply(sample.names, sample.values, sample.key)[1]
     _same(found, oracle, "made anew")
 

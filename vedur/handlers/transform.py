@@ -9,10 +9,10 @@ that makes each column from itself alone.
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from vedur.errors import UsageError, first_line
@@ -37,9 +37,15 @@ class Transform(Handler):
         super().__init__(table, given, options)
         self.function = find_function(given["function"])
 
+    @classmethod
+    def modules(cls, given: Mapping[str, str]) -> tuple[str, ...]:
+        """The module that is named."""
+        return (given["function"].partition(":")[0],)
+
     def scope(self, facts: tuple[Any, ...] | None, names: Mapping[str, str]) -> Scope:
         """What the function says of itself; otherwise it may change any column and leave rows
         out."""
+        self._require_own_function()
         rewrites = getattr(self.function, "rewrites", None)
         return Scope(
             rewrites=None if rewrites is None else ColumnSet.of(*rewrites),
@@ -47,13 +53,21 @@ class Transform(Handler):
             by_column=bool(getattr(self.function, "by_column", False)),
         )
 
+    def _require_own_function(self) -> None:
+        """Raise UsageError for a function that the module has from another package: nobody would
+        notice that its code changes."""
+        home = self.function.__module__ if isinstance(self.function, FunctionType) else None
+        if self.sources and home and home not in {source.name for source in self.sources}:
+            name = self.given["function"]
+            raise UsageError(
+                f'transform "{name}" is defined in module "{home}", so a change of its code would '
+                f"not be noticed: write {home}:{self.function.__name__}, and functools.wraps "
+                "where a decorator is from there"
+            )
+
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Call the function."""
         return self.function(batch)
-
-    def settings(self) -> str:
-        """The function's name, and the code of its module without comments."""
-        return repr((super().settings(), _code(self.function)))
 
 
 def find_function(name: str) -> Callable[[Any], Any]:
@@ -77,15 +91,6 @@ def find_function(name: str) -> Callable[[Any], Any]:
             "pandas DataFrame of one)"
         )
     return found  # type: ignore[no-any-return]
-
-
-def _code(function: Callable[..., Any]) -> str:
-    """The code of the function's module as Python reads it; nothing where there is no source."""
-    module = inspect.getmodule(function)
-    try:
-        return ast.unparse(ast.parse(inspect.getsource(module))) if module is not None else ""
-    except (OSError, TypeError, SyntaxError):
-        return ""
 
 
 def _wants_frame(function: Callable[..., Any]) -> bool:

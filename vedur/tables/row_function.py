@@ -2,7 +2,8 @@
 
 A task gets the names of a module and of a class with text arguments, and makes the handler itself:
 so a module that a machine lacks is an error of ours with a name in it, and equal functions are
-equal, which lets Spark's plans be used again.
+equal, which lets Spark's plans be used again. The source of a user's modules comes with the names
+(`module_code.py`): a task runs what the driver has read, whatever its process had loaded before.
 
 What goes wrong in a handler is told without its message: that may quote values which are not to be
 seen anywhere on this node.
@@ -18,6 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from vedur.errors import StateError, UsageError
+from vedur.tables.module_code import ModuleSource, using
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +63,8 @@ class TableFacts:
 
 @dataclass(frozen=True)
 class NamedHandler:
-    """A handler by name, which is made where it is called; equal ones are equal."""
+    """A handler by name, which is made where it is called; equal ones are equal. `sources` are the
+    texts of the modules of a user's handler."""
 
     handler: str  # as it is stored, for messages
     module: str
@@ -69,6 +72,7 @@ class NamedHandler:
     table: str
     given: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    sources: tuple[ModuleSource, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -172,8 +176,9 @@ class RowFunction(NamedHandler):
     def _make(self) -> Any:
         try:
             return make_handler(self)
-        except ImportError:
-            what = f'module "{self.module}" is missing: install it on every machine that runs tasks'
+        except ImportError as error:
+            lacking = error.name or self.module
+            what = f'module "{lacking}" is missing: install it on every machine that runs tasks'
             raise StateError(self._failed(what)) from None
         except (StateError, UsageError) as error:
             raise StateError(error.message) from None
@@ -255,8 +260,18 @@ def where_raised(error: BaseException) -> str:
     return f"{type(error).__name__}{place} (its message is not shown, it may hold values)"
 
 
-@lru_cache(maxsize=256)
 def make_handler(named: NamedHandler) -> Any:
-    """Make the handler, once a process."""
+    """Make the handler, once a process for the same source."""
+    with using(named.sources) as generation:
+        return _make_once(named, generation)
+
+
+def forget_handlers_made() -> None:
+    """Have handlers made anew, as in a process that has just begun."""
+    _make_once.cache_clear()
+
+
+@lru_cache(maxsize=256)
+def _make_once(named: NamedHandler, generation: int) -> Any:
     cls = getattr(importlib.import_module(named.module), named.cls)
     return cls(named.table, dict(named.given), dict(named.options))

@@ -1,0 +1,130 @@
+"""What a user's modules are made of: read once, and the same in every process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vedur.tables import module_code
+from vedur.tables.module_code import changed_module, code_of, read_sources, using
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory on the path; what was imported from it is forgotten."""
+    before, current = set(sys.modules), dict(module_code._current)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+    module_code._current.clear()
+    module_code._current.update(current)
+
+
+def write(place: Path, **texts: str) -> None:
+    for name, text in texts.items():
+        path = place.joinpath(*name.split("__")).with_suffix(".py")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+
+def load(name: str) -> Any:
+    with using(read_sources([name])):
+        return import_module(name)
+
+
+def test_what_is_the_modules_own(place: Path) -> None:
+    """What it imports from its package, or from beside it; also inside functions, and relative."""
+    write(
+        place,
+        mc_one="import mc_two, os, pyarrow\nfrom vedur import names\nimport mc_missing\n",
+        mc_two="def f():\n    from mc_pack import deep\n",
+        mc_other="",
+        mc_pack__init="",
+        mc_pack__deep="from . import side\nfrom .side import value\nimport mc_one\n",
+        mc_pack__side="value = 1\n",
+        mc_pack__unused="",
+    )
+    (place / "mc_pack" / "init.py").rename(place / "mc_pack" / "__init__.py")
+    names = [source.name for source in read_sources(["mc_one"])]
+    assert names == ["mc_one", "mc_pack", "mc_pack.deep", "mc_pack.side", "mc_two"]
+    of_package = [source.name for source in read_sources(["mc_pack.deep"])]
+    assert of_package == ["mc_pack", "mc_pack.deep", "mc_pack.side"]  # mc_one is another's
+    assert not any(name.startswith("mc_") for name in sys.modules), "reading imports nothing"
+    (place / "some-1.0.dist-info").mkdir()  # others are installed there
+    assert [source.name for source in read_sources(["mc_one"])] == ["mc_one"]
+    assert read_sources(["vedur.names", "mc_missing", "os"]) == ()
+
+
+def test_a_package_without_a_file_and_one_in_an_archive(place: Path, monkeypatch: Any) -> None:
+    import zipfile
+
+    write(place, mc_space__part="value = 'part'\n")
+    with zipfile.ZipFile(place / "some.zip", "w") as archive:
+        archive.writestr("mc_zip/__init__.py", "")
+        archive.writestr("mc_zip/part.py", "value = 'zipped'\n")
+    monkeypatch.syspath_prepend(str(place / "some.zip"))
+    assert [s.name for s in read_sources(["mc_space.part"])] == ["mc_space", "mc_space.part"]
+    assert load("mc_space.part").value == "part"
+    assert [s.name for s in read_sources(["mc_zip.part"])] == ["mc_zip", "mc_zip.part"]
+    assert load("mc_zip.part").value == "zipped"
+    assert changed_module(read_sources(["mc_zip.part"])) is None
+
+
+def test_a_change_is_seen_and_a_comment_is_none(place: Path) -> None:
+    write(place, mc_a="import mc_b\n", mc_b="value = 1\n")
+    sources = read_sources(["mc_a"])
+    write(place, mc_b="# a word\nvalue = 1\n")
+    assert changed_module(sources) is None
+    assert code_of(read_sources(["mc_a"])) == code_of(sources)
+    write(place, mc_b="value = 2\n")
+    assert changed_module(sources) == "mc_b"
+    assert code_of(read_sources(["mc_a"])) != code_of(sources)
+    (place / "mc_b.py").unlink()
+    assert changed_module(sources) is None  # there is no other code
+
+
+def test_a_module_is_made_of_what_was_read(place: Path) -> None:
+    """Not of its file, which has been edited meanwhile, nor of compiled code of the same size and
+    second, nor of what the process has loaded before."""
+    text = "import mc_b\ndef look():\n    import mc_late\n    return mc_b.value, mc_late.value\n"
+    write(place, mc_a=text, mc_b="value = 'old'\n", mc_late="value = 'old'\n")
+    old = read_sources(["mc_a"])
+    write(place, mc_b="value = 'new'\n", mc_late="value = 'new'\n")
+    with using(old) as first:
+        look = import_module("mc_a").look
+    assert look() == ("old", "old")
+    new = read_sources(["mc_a"])
+    with using(new) as second:
+        assert import_module("mc_a").look() == ("new", "new")
+    with using(new) as third:
+        assert import_module("mc_a").look() == ("new", "new")
+    assert first != second == third
+    with using(old):  # a plan that was made before
+        assert import_module("mc_a").look() == ("old", "old")
+
+
+def test_a_module_is_made_where_there_is_no_file(place: Path) -> None:
+    """As on another machine."""
+    write(place, mc_pack__init="value = 1\n", mc_pack__part="from . import value\n")
+    (place / "mc_pack" / "init.py").rename(place / "mc_pack" / "__init__.py")
+    sources = read_sources(["mc_pack.part"])
+    for path in (place / "mc_pack").iterdir():
+        path.unlink()
+    (place / "mc_pack").rmdir()
+    with using(sources):
+        assert import_module("mc_pack.part").value == 1
+
+
+def test_what_others_have_imported_stays_if_it_is_the_same(place: Path) -> None:
+    write(place, mc_a="value = []\n")
+    known = import_module("mc_a")
+    assert load("mc_a") is known
+    write(place, mc_a="value = [1]\n")
+    assert load("mc_a") is not known and load("mc_a").value == [1]
