@@ -154,11 +154,16 @@ class Registry:
         facts: tuple[Any, ...] | None,
     ) -> Handled:
         name, given = parse_stored(stored)
-        handler = self.make(name, table, given)
         listed: Columns = parse_columns(columns) if columns else ()
+        return self.handled(stored, self.make(name, table, given), facts, listed)
+
+    def handled(
+        self, stored: str, handler: Handler, facts: tuple[Any, ...] | None, listed: Columns = ()
+    ) -> Handled:
+        """Return what a handler makes of its table; `listed` are the columns of a column list."""
         if handler.facts_query() is not None and facts is None:
             raise StateError(
-                f'handler "{stored}" of table "{table}" has not been asked for its facts'
+                f'handler "{stored}" of table "{handler.table}" has not been asked for its facts'
             )
         scope = handler.scope(facts, dict(listed))
         rows = self._row_function(stored, handler, scope)
@@ -292,6 +297,12 @@ def load_handlers(settings: LondisteSettings) -> Registry:
 
     Raises `ConfigError` that names the module, file or package that cannot be used.
     """
+    loaded = _current[current_job()] = make_registry(settings)
+    return loaded
+
+
+def make_registry(settings: LondisteSettings) -> Registry:
+    """Do the same, for whoever gets the answer."""
     sources: _Sources = {}
     classes = [*_installed(sources), *_of_modules(settings.handler_modules, sources)]
     options = {
@@ -301,8 +312,7 @@ def load_handlers(settings: LondisteSettings) -> Registry:
     }
     if settings.obfuscator_map:
         options["obfuscator_map"] = read_map(settings.obfuscator_map)
-    loaded = _current[current_job()] = Registry(classes, options, sources)
-    return loaded
+    return Registry(classes, options, sources)
 
 
 def _installed(sources: _Sources) -> list[type[Handler]]:
