@@ -262,6 +262,8 @@ def where_raised(error: BaseException) -> str:
 
 def make_handler(named: NamedHandler) -> Any:
     """Make the handler, once a process for the same source."""
+    if not named.sources:
+        return _make_once(named, 0)
     with using(named.sources) as generation:
         return _make_once(named, generation)
 
