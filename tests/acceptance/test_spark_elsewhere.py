@@ -27,8 +27,10 @@ from vedur.demo.story import content
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
 ROOT, LEAF = "src", "dst"
-#: Where the module of a transform is, for commands, workers and executors.
+#: Where the module of a transform is, for commands and workers: not for executors.
 EXAMPLES = Path(__file__).parents[2] / "examples" / "handlers"
+#: What executors have under its name: an older version, which hides nothing.
+OLDER = "def hide(batch):\n    return batch\n"
 TABLES = ("shop.orders", "shop.lines")
 SCHEMA = (
     "create table shop.orders (id int primary key, note text, price numeric);"
@@ -81,7 +83,16 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def connect_server(tmp_path: Path, lab: Lab) -> Iterator[str]:
+def elsewhere(tmp_path: Path) -> Path:
+    """Where executors look for modules."""
+    place = tmp_path / "modules"
+    place.mkdir()
+    (place / "mask_mail.py").write_text(OLDER)
+    return place
+
+
+@pytest.fixture
+def connect_server(tmp_path: Path, lab: Lab, elsewhere: Path) -> Iterator[str]:
     """A Spark Connect server of its own; the address for spark.remote."""
     pytest.importorskip("grpc", reason=wanting("grpcio"))
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -103,6 +114,7 @@ def connect_server(tmp_path: Path, lab: Lab) -> Iterator[str]:
             "SPARK_LOG_DIR": str(tmp_path),
             "SPARK_PID_DIR": str(tmp_path),
             "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(elsewhere),
         },
         stdout=log, stderr=log, start_new_session=True,
     )  # fmt: skip
@@ -116,7 +128,7 @@ def connect_server(tmp_path: Path, lab: Lab) -> Iterator[str]:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, lab: Lab) -> Iterator[str]:
+def cluster(tmp_path: Path, lab: Lab, elsewhere: Path) -> Iterator[str]:
     """A standalone cluster: a master and two workers in processes of their own; its address. It has
     cores for a second application: compare of masked tables is one beside the worker's."""
     home = Path(pyspark.__file__).parent
@@ -132,6 +144,7 @@ def cluster(tmp_path: Path, lab: Lab) -> Iterator[str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_WORKER_DIR": str(tmp_path),
         "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(elsewhere),
     }
     master = [
         "master.Master",
@@ -169,7 +182,9 @@ def cluster(tmp_path: Path, lab: Lab) -> Iterator[str]:
         said = "Successfully registered with master"
         waiting.wait(lambda: all(said in log.read_text() for log in logs), "workers", 300.0)
         yield address
-        assert list(tmp_path.glob("app-*/*"))  # executors have run there
+        wrote = [path for path in tmp_path.glob("app-*/*/std*") if path.is_file()]
+        assert any(path.stat().st_size for path in wrote)  # executors have run there
+        assert not [path for path in wrote if b"planted" in path.read_bytes()]
     finally:
         for process in started:
             os.killpg(process.pid, 9)
@@ -222,10 +237,11 @@ def copy_and_replay(lab: Lab, spark: str) -> None:
     lab.stop_daemon(LEAF)
 
 
-def test_executors_of_their_own(lab: Lab) -> None:
+def test_executors_of_their_own(lab: Lab, elsewhere: Path) -> None:
     copy_and_replay(
         lab,
-        "spark.master = local-cluster[2,1,1024]\nspark.executor.memory = 512m\nspark.cores.max = 2",
+        "spark.master = local-cluster[2,1,1024]\nspark.executor.memory = 512m\n"
+        f"spark.cores.max = 2\nspark.executorEnv.PYTHONPATH = {elsewhere}",
     )
 
 
