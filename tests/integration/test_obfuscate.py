@@ -18,8 +18,9 @@ from tests.labs.handlers import KEY, UseHandlers, set_handler, use_handlers
 from tests.labs.in_process import quick_leaf, without_spark
 from tests.labs.leaf import Leaf
 from tests.labs.pair import QUEUE
+from vedur import failpoint
 from vedur.db import Database
-from vedur.errors import StateError, UsageError
+from vedur.errors import ConnectError, StateError, UsageError
 from vedur.handlers.obfuscate import Obfuscate
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.change_handler import ChangeHandler, change_handler
@@ -194,6 +195,39 @@ def test_copies_and_changes_are_masked_and_nothing_leaks(
     lab.stop()
     assert list(leaks(lab.leaf)) == []
     assert not [word for word in PLANTED if word in caplog.text]
+
+
+@pytest.mark.parametrize("point", ["copy.emptied", "copy.loaded", "batch.staged", "batch.merged"])
+def test_what_was_cut_short_goes_on_masked(
+    quick_lab: Lab, use_handlers: UseHandlers, point: str
+) -> None:
+    """What had been copied or staged is there still, or again, and nothing of it is clear."""
+    use_handlers(RULES)
+    lab = quick_lab
+    lab.root.execute(DDL)
+    lab.leaf.execute(MASKED)
+    insert(lab.root, *range(1, 40))
+    lab.root.execute("select londiste.local_add_table(%s, 'public.people')", [QUEUE])
+    with lab.session() as session:
+        add_table(session, AddTable(tables=["people"], handler="obfuscate"))
+    cut: list[str] = []
+
+    def cut_short(name: str) -> None:
+        if name == point and not cut:
+            cut.append(name)
+            raise ConnectError("the process died here")
+
+    failpoint.set_hook(cut_short)
+    lab.start()
+    lab.wait_ok()
+    lab.root.execute("update people set name = 'PLANTED again' where id < 9")
+    lab.root.execute("update people set id = id + 1000 where id between 10 and 20")
+    lab.root.execute("delete from people where id between 30 and 35")
+    lab.settle()
+    assert cut == [point]
+    assert present(lab.leaf) == expected(lab.root)
+    lab.stop()
+    assert list(leaks(lab.leaf)) == []
 
 
 def test_changes_that_go_by_column_leave_nothing_behind(
