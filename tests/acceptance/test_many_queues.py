@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.fixtures.place import new_place
-from tests.fixtures.processes import children
-from tests.labs.queues import Queues, javas, taken
+from tests.fixtures.processes import children, taken
+from tests.labs.queues import Queues, javas
 from vedur import db as vdb
 from vedur.demo.lab import Lab
 

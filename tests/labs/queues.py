@@ -125,11 +125,3 @@ class Queues:
 def javas(pid: int) -> list[int]:
     """The Java processes that a process has started."""
     return [child for child in children(pid) if word(child) == "java"]
-
-
-def taken(pid: int) -> float:
-    """Memory of a process in MB; pages that several have are counted once over all of them."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) / 1024
-    return 0.0

@@ -11,6 +11,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.fixtures.processes import taken
+
 _RESTART_PAUSE = 0.2
 
 
@@ -110,6 +112,15 @@ def cmdline(pid: int) -> str:
         )
     except OSError:
         return ""
+
+
+def memory_of(pid: int) -> float:
+    """Memory of a process and of all below it in MB; what ends meanwhile counts nothing."""
+    found = 0.0
+    for p in (pid, *children(pid)):
+        with contextlib.suppress(OSError):
+            found += taken(p)
+    return found
 
 
 def java_of(pid: int) -> int | None:

@@ -31,6 +31,8 @@ class MergeCycle:
     part: str = ""
     #: where the queues were when all had recovered
     ticks: dict[str, int] = field(default_factory=dict)
+    #: the most that the process of the eight queues and all below it took when it was looked at
+    megabytes: float = 0.0
 
     def __post_init__(self) -> None:
         self.part = self.rng.choice(PARTS)

@@ -12,6 +12,7 @@ from tests.torture.merging.cycle import MergeCycle
 from tests.torture.merging.load import PartsLoad
 from tests.torture.merging.rig import COMPANY, HALL, STAND, MergeRig
 from tests.torture.merging.schema import PARTS
+from tests.torture.processes import memory_of
 
 
 class Merge:
@@ -40,8 +41,10 @@ class Merge:
         for server in self.rig.servers.values():
             self.rig.wait(lambda server=server: server.running, "the servers", 180.0)
         self.load.awake()
+        under_load = memory_of(c.worker.pid)
         self.load.pause()
         c.ticks = self._level()
+        c.megabytes = max(under_load, memory_of(c.worker.pid))
         c.note["ticks"] = list(c.ticks.values())
         return time.monotonic() - began
 
@@ -74,4 +77,9 @@ class Merge:
         self.baseline.leftovers(self.rig)
         checks.status(self.rig, c.ticks)
         self.rotation.check(self.rig, c.ticks)
-        return {"rows": rows, "transactions": self.load.transactions}
+        c.megabytes = max(c.megabytes, memory_of(c.worker.pid))
+        return {
+            "rows": rows,
+            "transactions": self.load.transactions,
+            "megabytes": round(c.megabytes),
+        }
