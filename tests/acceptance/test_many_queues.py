@@ -95,6 +95,83 @@ def test_three_queues_in_one_process(lab: Lab) -> None:
         assert "Traceback" not in queues.log(n) and "BUG:" not in queues.log(n)
 
 
+#: A table of three slices (a row on each page), and one of the same columns that lets nobody in
+#: while somebody holds a lock.
+WIDE = "create table wide (id int primary key, v text) with (fillfactor = 10)"
+FILL = "insert into wide select i, repeat(md5(i::text), 22) from generate_series(1, 9000) i"
+GATE = """
+create table wide (id int primary key, v text);
+create function wait_at_gate() returns trigger language plpgsql as $$
+begin
+    perform pg_advisory_xact_lock_shared(7);
+    return null;
+end $$;
+create trigger gate before insert on wide execute function wait_at_gate();
+alter table wide enable always trigger gate;
+"""
+
+
+@pytest.mark.draw("programs")
+def test_a_queue_whose_tasks_all_hang_leaves_a_slot_to_the_other(lab: Lab) -> None:
+    """Of four slots the first copy of one queue keeps one, in a task that does not get on, and two
+    slices of its backlog keep two. Batches and a first copy of the other queue go on meanwhile."""
+    spark = "\n[spark]\nspark.master = local[4]\n"
+    queues = Queues(lab, range(1, 3), frozenset({2}), spark, {"resident_task": "off"})
+    queues.build()
+    queues.start(1, 2)
+    queues.wait_equal(1, 2)
+
+    with vdb.connect(queues.root(1), autocommit=True) as root:
+        root.execute(WIDE)
+        root.execute(FILL)
+    with (
+        vdb.connect(queues.leaf(1), autocommit=True) as gate,
+        vdb.connect(queues.root(1)) as events,
+    ):
+        gate.execute(GATE)
+        gate.execute("select pg_advisory_lock(7)")
+        lab.londiste("root1", "add-table", "wide")
+        lab.londiste("leaf1", "add-table", "wide")
+        queues.wait(lambda: waiting(queues.leaf(1), "vedur copy%") == 1, "a slice that is held")
+
+        # A backlog of two slices, of which nothing can be read.
+        lab.londiste("leaf1", "pause")
+        for _ in range(4):
+            queues.write(1, 8_000)
+            queues.tick(1)
+        events.execute(f"lock table {events.value('select pgq.current_event_table(%s)', ['q1'])}")
+        lab.londiste("leaf1", "resume")
+        queues.wait(lambda: waiting(queues.root(1), "vedur task") == 2, "two slices that are held")
+
+        for _ in range(5):
+            queues.write(2, 50)
+            queues.wait_equal(2)
+        with vdb.connect(queues.root(2), autocommit=True) as root:
+            root.execute("create table more (id int primary key)")
+            root.execute("insert into more values (1), (2)")
+        lab.londiste("root2", "add-table", "more")
+        lab.londiste("leaf2", "add-table", "more", "--create", "--wait-sync")
+        queues.write(2, 50)
+        queues.wait_equal(2)
+        assert waiting(queues.leaf(1), "vedur copy%") == 1
+        assert waiting(queues.root(1), "vedur task") == 2
+        assert not queues.equal(1)
+    lab.londiste("leaf1", "wait-sync")
+    queues.wait_equal(1)
+    with vdb.connect(queues.leaf(1)) as leaf:
+        assert leaf.value("select count(*) from wide") == 9000
+
+
+def waiting(connstr: str, who: str) -> int:
+    """How many sessions with such a name wait for a lock in a database."""
+    text = (
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+        " and datname = current_database() and application_name like %s"
+    )
+    with vdb.connect(connstr) as db:
+        return int(db.value(text, [who]))
+
+
 @pytest.mark.long
 def test_memory_of_eight_queues(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     """Eight queues take at most 250 MB more than one, while changes come through all of them."""

@@ -26,6 +26,8 @@ class Queues:
     lab: Lab
     numbers: range
     apart: frozenset[int] = frozenset()  # leaves in a database of their own; the others are in one
+    spark: str = SPARK
+    extra: dict[str, str] = field(default_factory=dict)  # more keys for the ini of a leaf
     _rows: dict[int, int] = field(default_factory=dict)
 
     def build(self) -> None:
@@ -37,8 +39,8 @@ class Queues:
         lab.ticker_ini("site", {"check_period": "1", "syslog": "0"})
         for n in self.numbers:
             lab.database("site", f"r{n}", "app")
-            lab.worker_ini(f"root{n}", self.root(n), EXTRA, SPARK, f"q{n}")
-            lab.worker_ini(f"leaf{n}", self.leaf(n), EXTRA, SPARK, f"q{n}")
+            lab.worker_ini(f"root{n}", self.root(n), EXTRA, self.spark, f"q{n}")
+            lab.worker_ini(f"leaf{n}", self.leaf(n), EXTRA | self.extra, self.spark, f"q{n}")
             lab.londiste(f"root{n}", "create-root", f"root{n}", self.root(n))
             lab.londiste(
                 f"leaf{n}", "create-leaf", f"leaf{n}", self.leaf(n), f"--provider={self.root(n)}"
@@ -80,6 +82,12 @@ class Queues:
             db.execute(f"delete from t{n} where id >= %s", [have - count])
             text = f"insert into t{n} select i, 'new' from generate_series(%s::int, %s::int) i"
             db.execute(text, [have - count, have - 1])
+
+    def tick(self, n: int) -> None:
+        """Let the queue of a root have a tick of now."""
+        with vdb.connect(self.root(n), autocommit=True) as db:
+            db.value("select pgq.force_tick(%s)", [f"q{n}"])
+            db.value("select pgq.ticker(%s)", [f"q{n}"])
 
     def equal(self, n: int) -> bool:
         """Are both sides the same, row by row?"""
