@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.labs.scene import WRITTEN, Scene, UpstreamJob, add_column, writing
+from tests.labs.scene import WRITTEN, OurJob, Scene, UpstreamJob, add_column, writing
 from vedur.node.info import NodeType, get_node_info
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -78,6 +78,40 @@ def test_parts_merge_under_writes(mixed_scene: Scene, roots: str, workers: str) 
             scene.sql("update mydata set data2 = 'x' where data like '%9'", part)
         scene.wait_union(PARTS, "full")
         assert scene.columns("full") == ["id", "data", "tstamp", "data2"]
+    require_no_errors(scene)
+
+
+@pytest.mark.draw("upstream")
+def test_a_part_of_upstreams_is_truncated_while_our_worker_is_killed(mixed_scene: Scene) -> None:
+    """Its rows go and those of our root stay, though the worker dies before the commit of the batch
+    that has the TRUNCATE among changes."""
+    scene = mixed_scene
+    make_parts(scene, "uo")
+    scene.place("full")
+    for part in PARTS:
+        scene.job(f"{part}_full", f"{part}q", "full")
+        scene.create(f"{part}_full", "leaf", f"{part}_full", provider=part)
+    queues = [f"{part}q" for part in PARTS]
+    scene.tick()
+    scene.start()
+    publish(scene, "full")
+    scene.wait(lambda: scene.known("full") == set(queues))
+    with writing(scene, PARTS):
+        for part in PARTS:
+            condition = f"--where=data like '{part}.%'"
+            scene.run(f"{part}_full", "add-table", "mydata", "--no-merge", condition)
+        scene.wait_ok("full", *queues)
+        scene.stop("part1_full")
+        scene.sql("truncate mydata", "part1")
+        worker = scene.jobs["part1_full"]
+        assert isinstance(worker, OurJob)
+        worker.run_until_killed("batch.merged")
+        old = [row for row in scene.rows("full") if "part1.7," in row]
+        assert len(old) == 1  # nothing of the batch is there
+        scene.start("part1_full")
+        scene.wait(lambda: not [row for row in scene.rows("full") if "part1.7," in row])
+        assert len([row for row in scene.rows("full") if "part2." in row]) >= 300
+    assert len(scene.wait_union(PARTS, "full")) > 300
     require_no_errors(scene)
 
 

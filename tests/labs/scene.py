@@ -8,6 +8,11 @@ process; our workers run in threads with staging tasks in this process, upstream
 from __future__ import annotations
 
 import io
+import json
+import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -21,6 +26,7 @@ from tests.fixtures.wait import until
 from tests.labs.chain import Node
 from tests.labs.mixed import UpstreamNode
 from tests.labs.upstream import C_PGQD, require_c_ticker, require_londiste, ticking
+from tests.torture.plain import PLAIN, WORKER
 from vedur.cli.main import main
 from vedur.clock import SYSTEM
 from vedur.config import load_londiste
@@ -72,6 +78,21 @@ class OurJob:
         self._node = Node(self.name, NodeType.LEAF, self.db, settings)
         self._thread = threading.Thread(target=self._node.worker.run, daemon=True)
         self._thread.start()
+
+    def run_until_killed(self, point: str) -> None:
+        """Run its worker as a process that is killed (kill -9) at a step, and wait for that."""
+        assert self._thread is None, self.name
+        control = self.ini.with_suffix(".control")
+        control.write_text(json.dumps({"point": point, "action": "kill"}))
+        words = ["-m", "tests.torture.entry", str(control), "londiste3", str(self.ini), "worker"]
+        done = subprocess.run(
+            [sys.executable, *words],
+            env={**os.environ, PLAIN: WORKER},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            timeout=PATIENCE,
+        )
+        assert done.returncode == -signal.SIGKILL, done.stderr
 
     def stop(self) -> None:
         """Stop its worker, if it runs."""
