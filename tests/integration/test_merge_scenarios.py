@@ -16,7 +16,7 @@ from vedur.db import Database, connect
 from vedur.node.info import NodeType, get_node_info
 from vedur.node.part import read_parts
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.draw("merges"), pytest.mark.timeout(900)]
 
 INDEXES = "select array_agg(indexdef order by 1) from pg_indexes where tablename = %s"
 
