@@ -79,7 +79,7 @@ can be cut off alone, and where that lasts, changes of the others must go on arr
 each merged table must be the union of its parts, row by row, each position a tick of its queue, the
 combined queue must have had every change of its parts once, and a script that all parts have sent
 must have been run once, or once for each where it says so. {merge_plain} of its cycles had workers
-without Java.
+without Java.{memory}
 
 A cycle draws a fault and breaks things at a random moment, or when a process comes to a named step
 (`vedur/failpoint.py`; only code of the tests can arm one). "Another fault" means that the process
@@ -129,6 +129,7 @@ def page(records: list[Record], load: Record | None = None) -> str:
         load_mid=f"{statistics.median(loads):.1f}",
         plain=sum(bool(r.get("plain")) for r in good if _lab(r) == "cascade"),
         merge_plain=sum(bool(r.get("plain")) for r in good if _lab(r) == "merge"),
+        memory=_memory([r for r in good if _lab(r) == "merge" and not r.get("plain")]),
     )
     for lab, title in _LABS.items():
         here = [r for r in records if _lab(r) == lab]
@@ -151,6 +152,19 @@ def page(records: list[Record], load: Record | None = None) -> str:
     text += f"\n## Seeds\n\nSeed (cycles that recovered): {seeds}.\n"
     text += "Draws and moments repeat with `--seed`; what the machine does meanwhile does not.\n"
     return text
+
+
+def _memory(good: list[Record]) -> str:
+    """What the process of eight queues took; nothing where no cycle has looked."""
+    found = [r["megabytes"] for r in good if "megabytes" in r]
+    if not found:
+        return ""
+    return (
+        "\nIn the others the process of the eight queues, its Java and its tasks took"
+        f" {max(found):,} MB at most,\n{statistics.median(found):,.0f} MB in the median of"
+        f" {len(found)} cycles (under load, after the recovery and in the end;\n"
+        "shared pages counted once)."
+    )
 
 
 def _lab(record: Record) -> str:

@@ -58,6 +58,14 @@ def test_words_of_a_fault_that_are_no_step_are_left_in_its_name() -> None:
     assert f"| {name} | 1 | 1 | 2.0 | 2.0 |" in text.partition("Faults at named steps")[0]
 
 
+def test_memory_of_the_process_of_eight_queues_is_that_with_java() -> None:
+    records = [record("all workers: kill -9", lab="merge", megabytes=m) for m in (700, 900, 1100)]
+    records += [record("all workers: kill -9", lab="merge", plain=True, megabytes=200)]
+    text = page([*records, record("all workers: kill -9", lab="merge")])
+    assert "tasks took 1,100 MB at most,\n900 MB in the median of 3 cycles" in text
+    assert "MB at most" not in page(records[3:])
+
+
 def test_what_broke_while_a_step_was_held_has_its_own_table() -> None:
     held = {"meanwhile": "leaf's server crashes"}
     text = page([record("another fault at batch.merged", note=held)])
