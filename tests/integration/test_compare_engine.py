@@ -105,6 +105,29 @@ def test_equal_tables_are_equal_on_different_servers(spark: Any, two: Any) -> No
     assert (left.rows, left.a) == (expected.cnt, expected.chksum)
 
 
+def test_rows_that_a_shared_table_does_not_want_are_counted_beside(spark: Any, two: Any) -> None:
+    """In the sums and in those by bucket, of rows, of which many buckets have none that is wanted;
+    where nobody else has the table, they are not looked at."""
+    fill(two, 25_000)
+    two[0].execute("update account set note = null where id % 4 = 0")
+    two[1].execute("delete from account where id % 4 = 0")
+    for db in two:
+        db.commit()
+    table = TableMap("account", "account", condition="id % 4 <> 0 or note <> '' -- never null")
+    for shared, left_out in ((True, 6250), (False, 0)):
+        pair = make_pair(*two, table, shared=shared)
+        with moments(pair, *two) as at:
+            for sums in (checksum(spark, at)[0], bucket_sums(spark, at, rows=25_000).source):
+                assert (sums.rows, sums.left_out) == (18_750, left_out)
+            assert checksum(spark, at, count_only=True)[0].left_out == left_out
+        assert look(spark, pair, two) is None
+        two[1].execute("update account set amount = 0 where id = 17")
+        found = look(spark, pair, two)
+        assert found is not None and [row.key["id"] for row in found.rows] == ["17"]
+        two[1].execute("update account t set amount = (17 * 1.37)::numeric(12, 4) where id = 17")
+        two[1].commit()
+
+
 PLANTED = {
     "one bit in a numeric": (
         "update account set amount = amount + 0.0001 where id = 17",

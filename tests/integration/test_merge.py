@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.labs.in_process import compare_here as compare_here
 from tests.labs.in_process import without_spark  # noqa: F401
 from tests.labs.merge import MergeLab, PartLab, make_merge
 from tests.labs.pair import call
@@ -581,6 +582,29 @@ def test_each_text_of_a_script_runs_once_whichever_part_brings_it(make_merge: Ma
     for note in ("B", "A"):  # the first part runs A a second time, which nobody else has
         bring(1, note)
     assert lab.leaf.value(notes) == ["A", "B", "A"]
+
+
+def test_compare_counts_rows_that_are_of_no_part(
+    make_merge: MakeMerge, compare_here: object
+) -> None:
+    """A row whose column its root changes leaves the merged table, and no part misses it."""
+    lab = make_merge(2)
+    lab.make(DDL, "public.t")
+    fill(lab, 20)
+    add_parts(lab)
+    lab.start()
+    lab.wait_ok()
+    lab.parts[0].root.execute("update t set part = 2 where id = 31")
+    lab.parts[0].root.execute("insert into t values (1001, 0, 'of none')")
+    lab.settle()
+    for number, rows, left_out in ((1, 19, 2), (2, 20, 0)):
+        with lab.parts[number - 1].session() as session:
+            for more in ({}, {"rows": True}, {"count_only": True}):
+                ask = CompareOptions(tables=("t",), max_wait=300, **more)  # type: ignore[arg-type]
+                result = compare(session, ask, compare_here)  # type: ignore[arg-type]
+                (found,) = result.tables
+                assert (result.exit_code, found.left_out) == (0, left_out), (number, more)
+                assert found.source["cnt"] == found.target["cnt"] == rows
 
 
 @pytest.mark.slow

@@ -160,10 +160,16 @@ def _compare_table(
 
     def count(pair: Pair, moment: Moment) -> TableResult:
         log.info("Counting %s", table.dest_table)
-        source, target, fmt, buckets = _count(session, comparer, pair, options)
+        source, target, fmt, buckets, left_out = _count(session, comparer, pair, options)
         reach("compare.counted")
         log.info("srcdb: %s", fmt % source)
         log.info("dstdb: %s", fmt % target)
+        if left_out:
+            log.info(
+                "%s: the condition of this part leaves out %s of the provider",
+                pair.dest,
+                "1 row" if left_out == 1 else f"{left_out} rows",
+            )
         match = source == target
         why = _not_whole(pair, reason, hashed and match, options)
         found = None
@@ -183,6 +189,7 @@ def _compare_table(
             found,
             waiting,
             reason=why,
+            left_out=left_out,
         )
 
     return pair_at_one_moment(nodes, pair, look)
@@ -210,19 +217,22 @@ def _is_standard(session: Session) -> bool:
 
 def _count(
     session: Session, comparer: Comparer, pair: Pair, options: CompareOptions
-) -> tuple[dict[str, Any], dict[str, Any], str, Buckets | None]:
-    """What is printed of both sides and how; where rows may be asked for, also by bucket."""
+) -> tuple[dict[str, Any], dict[str, Any], str, Buckets | None, int | None]:
+    """What is printed of both sides and how; where rows may be asked for, also by bucket; how many
+    rows the condition leaves out, where that is counted."""
     from vedur.pipeline.compare import custom_sql
 
     settings = session.settings
+    counted = pair.source.counts_left_out
     if options.count_only:
         sums = comparer.checksum(pair, count_only=True)
-        return {"cnt": sums[0].rows}, {"cnt": sums[1].rows}, _COUNT_FMT, None
+        left_out = sums[0].left_out if counted else None
+        return {"cnt": sums[0].rows}, {"cnt": sums[1].rows}, _COUNT_FMT, None, left_out
     if _is_standard(session):
         buckets = comparer.buckets(pair) if options.rows else None
         sums = (buckets.source, buckets.target) if buckets else comparer.checksum(pair)
         left, right = ({"cnt": s.rows, "chksum": s.a, "strong": s.strong} for s in sums)
-        return left, right, settings.compare_fmt, buckets
+        return left, right, settings.compare_fmt, buckets, sums[0].left_out if counted else None
     names = pair.target_names if pair.chosen else ()
     left, right = comparer.custom(
         pair,
@@ -231,7 +241,7 @@ def _count(
             for side in (pair.source, pair.target)
         ),
     )
-    return left, right, settings.compare_fmt, None
+    return left, right, settings.compare_fmt, None, None
 
 
 def report_rows(dest: str, found: Differences) -> None:
@@ -282,6 +292,8 @@ class TableResult:
     compared: bool = True
     reason: str = ""  # why it was not compared, or not whole
     node: str = ""  # compared with this one; empty for the provider
+    #: rows of the provider that the condition of a part leaves out; None: they were not counted
+    left_out: int | None = None
 
     @property
     def status(self) -> Status:

@@ -29,7 +29,7 @@ from vedur.pipeline.compare.jobs import (
     stream,
     tasks_a_side,
 )
-from vedur.pipeline.compare.model import Buckets, Pair, Side, Sums
+from vedur.pipeline.compare.model import Buckets, Pair, Side, Sums, plus
 from vedur.pipeline.compare.plan import Use, deal, slices
 from vedur.pipeline.spark.tasks import parallelism
 from vedur.sql import query
@@ -82,7 +82,7 @@ def bucket_sums(
     tasks = min(_BUCKET_TASKS, plan.tasks)
     text = query("compare", "bucket_sums")
     work = plan_both(pair, text, tasks, connections=plan.connections, mask=mask)
-    sides: tuple[dict[int, Sums], dict[int, Sums]] = ({}, {})
+    sides: tuple[dict[int | None, Sums], dict[int | None, Sums]] = ({}, {})
     do, what = side_by_side(_bucket_sums), f"Counting {pair.dest}"
     for both in collect(spark, work, do, what, plan.lanes):
         for side, found in both:
@@ -124,7 +124,7 @@ def bucket_mask(rows: int) -> int:
     return min(_MAX_BUCKETS, 1 << (rows // _BUCKET_ROWS).bit_length()) - 1
 
 
-def _bucket_sums(work: Work) -> tuple[int, list[tuple[int, ...]]]:
+def _bucket_sums(work: Work) -> tuple[int, list[tuple[int | None, ...]]]:
     """Slices of a task are added up here as they come, so that each bucket travels once."""
     totals, *others = ask_each(work, _add_up)
     for more in others:
@@ -133,18 +133,22 @@ def _bucket_sums(work: Work) -> tuple[int, list[tuple[int, ...]]]:
     return work.side, [(number, *values) for number, values in totals.items()]
 
 
-def _add_up(db: Database, texts: Iterator[str]) -> dict[int, list[int]]:
-    totals: dict[int, list[int]] = {}
+#: Of each bucket the numbers of `Sums`; those of rows left out have no bucket, and no sums.
+_Totals = dict[int | None, list[int | None]]
+
+
+def _add_up(db: Database, texts: Iterator[str]) -> _Totals:
+    totals: _Totals = {}
     for text in texts:
         for number, *values in db.query(text):
             _add(totals, number, values)
     return totals
 
 
-def _add(totals: dict[int, list[int]], number: int, values: list[int]) -> None:
+def _add(totals: _Totals, number: int | None, values: list[int | None]) -> None:
     before = totals.get(number)
     totals[number] = (
-        values if before is None else [a + b for a, b in zip(before, values, strict=True)]
+        values if before is None else [plus(a, b) for a, b in zip(before, values, strict=True)]
     )
 
 

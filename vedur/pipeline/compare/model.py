@@ -51,6 +51,7 @@ class Side:
     partitioned: bool = False
     transcode: bool = False  # the other side stores text in another encoding
     integer_key: bool = False  # on both sides
+    counts_left_out: bool = False  # rows that the condition leaves out are counted, too
 
     @property
     def only(self) -> str:
@@ -84,7 +85,17 @@ class Side:
             for part in self.key:
                 text = query("compare", "key_part").format(part=part)
                 key = query("compare", "key_hash").format(text=text, seed=key)
-        return f"({key} & {mask})"
+        return self._if_inside(f"({key} & {mask})")
+
+    def _if_inside(self, value: str) -> str:
+        """Something of a row, or null where the row is only counted as one that is left out."""
+        if not self.counts_left_out:
+            return value
+        return (
+            query("compare", "if_inside")
+            .format(inside=_bracketed(self.condition), value=value)
+            .strip()
+        )
 
     def begin(self) -> str:
         """Statements that open a transaction at this side's moment."""
@@ -92,10 +103,16 @@ class Side:
 
     def slice_args(self, piece: Piece, pages: str) -> dict[str, object]:
         """What fills the braces of the statements that hash one slice."""
+        selected = f"{self.selected} and {pages}"
+        text = self.text_of(self.columns)
+        counts = self.counts_left_out
         return {
             "table": piece.name,
-            "condition": f"{self.selected} and {pages}",
-            "text": self.text_of(self.columns),
+            "condition": selected,
+            "scope": f"{_bracketed(self.where)} and {pages}" if counts else selected,
+            "inside": _bracketed(self.condition) if counts else "true",
+            "text": text,
+            "row": self._if_inside(text),
             "seed": SEED,
         }
 
@@ -166,14 +183,17 @@ class Sums:
     b: int | None = None
     c: int | None = None
     d: int | None = None
+    #: Rows that the condition leaves out, where they are counted: no difference between two sides.
+    left_out: int = field(default=0, compare=False)
 
     def __add__(self, other: Sums) -> Sums:
         return Sums(
             self.rows + other.rows,
-            _plus(self.a, other.a),
-            _plus(self.b, other.b),
-            _plus(self.c, other.c),
-            _plus(self.d, other.d),
+            plus(self.a, other.a),
+            plus(self.b, other.b),
+            plus(self.c, other.c),
+            plus(self.d, other.d),
+            self.left_out + other.left_out,
         )
 
     @property
@@ -193,10 +213,13 @@ class Buckets:
     bad: tuple[int, ...]
 
     @classmethod
-    def from_sums(cls, mask: int, source: dict[int, Sums], target: dict[int, Sums]) -> Buckets:
-        """Add up, and keep what is not the same."""
+    def from_sums(
+        cls, mask: int, source: dict[int | None, Sums], target: dict[int | None, Sums]
+    ) -> Buckets:
+        """Add up, and keep what is not the same. No bucket, None, is that of rows left out."""
         none = Sums()
-        bad = [n for n in source.keys() | target.keys() if source.get(n) != target.get(n)]
+        numbers = [n for n in source.keys() | target.keys() if n is not None]
+        bad = [n for n in numbers if source.get(n) != target.get(n)]
         totals = [sum(side.values(), none) for side in (source, target)]
         return cls(mask, totals[0], totals[1], tuple(sorted(bad)))
 
@@ -206,7 +229,8 @@ class Buckets:
         return len(self.bad) <= (self.mask + 1) // 2
 
 
-def _plus(left: int | None, right: int | None) -> int | None:
+def plus(left: int | None, right: int | None) -> int | None:
+    """Add up two sums."""
     # Of no rows there is no sum, as in SQL: empty tables have "checksum=None" in the walk-through.
     if left is None or right is None:
         return left if right is None else right

@@ -94,52 +94,60 @@ t.ctid >= '({low},0)'::pg_catalog.tid and t.ctid < '({high},0)'::pg_catalog.tid
 t.ctid >= '({low},0)'::pg_catalog.tid
 
 -- name: count
--- Rows of a slice.
-select pg_catalog.count(*) as rows, null::bigint as a, null::bigint as b,
-    null::bigint as c, null::bigint as d
+-- Rows of a slice, and those of them that are left out.
+select pg_catalog.count(*) filter (where {inside}) as rows, null::bigint as a, null::bigint as b,
+    null::bigint as c, null::bigint as d,
+    pg_catalog.count(*) filter (where ({inside}) is not true) as left_out
 from only {table} as t
-where {condition}
+where {scope}
 
 -- name: sums
 -- Rows of a slice and four sums that do not depend on their order: the halves of two 64-bit hashes
 -- of the row's text. sum(int4) adds in bigint; sum(bigint) would add in numeric and be slow. The low
 -- half of seed 0 is hashtext(), so column `a` is the checksum that Londiste prints.
 -- `offset 0` keeps the planner from putting the row's text into the query eight times.
-select pg_catalog.count(*) as rows,
+-- A row that is left out has no text.
+select pg_catalog.count(h0) as rows,
     pg_catalog.sum((h0 << 32 >> 32)::int4) as a,
     pg_catalog.sum((h0 >> 32)::int4) as b,
     pg_catalog.sum((h1 << 32 >> 32)::int4) as c,
-    pg_catalog.sum((h1 >> 32)::int4) as d
+    pg_catalog.sum((h1 >> 32)::int4) as d,
+    pg_catalog.count(*) - pg_catalog.count(h0) as left_out
 from (
     select pg_catalog.hashtextextended(r, 0) as h0, pg_catalog.hashtextextended(r, {seed}) as h1
     from (
-        select {text} as r
+        select {row} as r
         from only {table} as t
-        where {condition}
+        where {scope}
         offset 0
     ) x
     offset 0
 ) y
 
 -- name: bucket_sums
--- The same by bucket of the key's hash.
-select bucket, pg_catalog.count(*) as rows,
+-- The same by bucket of the key's hash; null is that of all rows that are left out.
+select bucket, pg_catalog.count(h0) as rows,
     pg_catalog.sum((h0 << 32 >> 32)::int4) as a,
     pg_catalog.sum((h0 >> 32)::int4) as b,
     pg_catalog.sum((h1 << 32 >> 32)::int4) as c,
-    pg_catalog.sum((h1 >> 32)::int4) as d
+    pg_catalog.sum((h1 >> 32)::int4) as d,
+    pg_catalog.count(*) - pg_catalog.count(h0) as left_out
 from (
     select bucket,
         pg_catalog.hashtextextended(r, 0) as h0, pg_catalog.hashtextextended(r, {seed}) as h1
     from (
-        select {bucket} as bucket, {text} as r
+        select {bucket} as bucket, {row} as r
         from only {table} as t
-        where {condition}
+        where {scope}
         offset 0
     ) x
     offset 0
 ) y
 group by bucket
+
+-- name: if_inside
+-- Something of a row, and nothing of one that the condition of the table leaves out.
+case when {inside} then {value} end
 
 -- name: seed
 -- The hash of no key.
