@@ -95,10 +95,10 @@ def test_three_queues_in_one_process(lab: Lab) -> None:
         assert "Traceback" not in queues.log(n) and "BUG:" not in queues.log(n)
 
 
-#: A table of three slices (a row on each page), and one of the same columns that lets nobody in
+#: A table of four slices (a row on each page), and one of the same columns that lets nobody in
 #: while somebody holds a lock.
 WIDE = "create table wide (id int primary key, v text) with (fillfactor = 10)"
-FILL = "insert into wide select i, repeat(md5(i::text), 22) from generate_series(1, 9000) i"
+FILL = "insert into wide select i, repeat(md5(i::text), 22) from generate_series(1, 16000) i"
 GATE = """
 create table wide (id int primary key, v text);
 create function wait_at_gate() returns trigger language plpgsql as $$
@@ -134,11 +134,10 @@ def test_a_queue_whose_tasks_all_hang_leaves_a_slot_to_the_other(lab: Lab) -> No
         lab.londiste("leaf1", "add-table", "wide")
         queues.wait(lambda: waiting(queues.leaf(1), "vedur copy%") == 1, "a slice that is held")
 
-        # A backlog of two slices, of which nothing can be read.
+        # A backlog of more than two slices, of which nothing can be read.
         lab.londiste("leaf1", "pause")
-        for _ in range(4):
-            queues.write(1, 8_000)
-            queues.tick(1)
+        queues.write(1, 30_000)
+        queues.tick(1)
         events.execute(f"lock table {events.value('select pgq.current_event_table(%s)', ['q1'])}")
         lab.londiste("leaf1", "resume")
         queues.wait(lambda: waiting(queues.root(1), "vedur task") == 2, "two slices that are held")
@@ -159,7 +158,7 @@ def test_a_queue_whose_tasks_all_hang_leaves_a_slot_to_the_other(lab: Lab) -> No
     lab.londiste("leaf1", "wait-sync")
     queues.wait_equal(1)
     with vdb.connect(queues.leaf(1)) as leaf:
-        assert leaf.value("select count(*) from wide") == 9000
+        assert leaf.value("select count(*) from wide") == 16000
 
 
 def waiting(connstr: str, who: str) -> int:
