@@ -129,8 +129,10 @@ def _choose(c: MergeCycle, process: str) -> Run:
 
 # -- faults at named steps -----------------------------------------------------------------------
 
-#: Steps of copies that a part never has: a table for itself, another node than the provider.
-_NOT_HERE = ("rebuilt", "found", "left")
+#: Steps of copies that a part never has: a table for itself, another node than the provider, and
+#: tables that are loaded together (each load of a part is one transaction, among others' rows).
+_BUNDLED = ("registered", "begun", "emptied", "loaded", "ended")
+_NOT_HERE = ("rebuilt", "found", "left", *(f"{step}_together" for step in _BUNDLED))
 #: Steps of copies that all parts begin together.
 TOGETHER = ("copy.led", "copy.joined", "copy.restored")
 _BRING: dict[str, Run] = {"ahead": _burst, "copy": _copy, "script": _script}
