@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.fixtures.examples import examples
 from tests.fixtures.wait import until
-from tests.integration.test_replay_histories import HISTORY, TABLES, Session
+from tests.integration.test_replay_histories import HISTORY, TABLES, Session, of_oracle
 from tests.labs.leaf import Leaf
 from tests.labs.pair import QUEUE, WORKER
 from tests.oracle import plain
@@ -309,7 +309,7 @@ def test_histories_with_a_task_that_comes_and_goes(
     oracle = make_db_on(servers.get(15), "bare", autocommit=True)
     for name, ddl in TABLES.items():
         leaf.pair.table(name, ddl, flags="AIUDJ")
-        oracle.execute(ddl)
+        oracle.execute(of_oracle(ddl))
     leaf.catch_up()
     writers = [Session(leaf.root.connstr) for _ in range(2)]
     position = leaf.pair.tick()

@@ -204,14 +204,15 @@ class SparkReplay:
         homes = Counter(w.dest for w in tables)
         whys = {w.name: _SHARED for w in tables if homes[w.dest] > 1}
         whys |= {w.name: _WAITING for w in tables if w.event_by_event}
-        log_tables = frozenset(self.log_tables) | whys.keys()
+        # Kept plans compare tasks: what a task was given may not change later.
+        log_tables = frozenset(self.log_tables) | frozenset(whys)
         log_from = None
         looked_again = False
         for _ in range(_ATTEMPTS + len(tables)):
             specs = self.specs(db, tables, slot)
             whys |= {name: _NO_COLUMNS for name, spec in specs.items() if not spec.stageable}
             whys |= {name: _HANDLER for name, spec in specs.items() if _counts_events(spec)}
-            log_tables |= whys.keys()
+            log_tables |= frozenset(whys)
             raw_stage = self._raw.name(db, slot) if self.forward and raw is None else None
             try:
                 staged = self._run(events, specs, slot, log_tables, log_from, raw_stage, db)
@@ -236,7 +237,7 @@ class SparkReplay:
                 return staged
             if looked_again:
                 whys |= {fault.table: _UNFIT for fault in staged.faults}
-                log_tables |= whys.keys()
+                log_tables |= frozenset(whys)
             self.forget()
             looked_again = True
         raise InternalError("BUG: a batch cannot be staged in a form that can be merged")
