@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.examples import examples
+from tests.fixtures.wait import until
 from tests.labs.first_copy import Lab
 from tests.labs.handlers import KEY, UseHandlers, set_handler, use_handlers
 from tests.labs.in_process import quick_leaf, without_spark
 from tests.labs.leaf import Leaf
 from tests.labs.pair import QUEUE
 from vedur import failpoint
-from vedur.db import Database
+from vedur.db import Database, connect
 from vedur.errors import ConnectError, StateError, UsageError
 from vedur.handlers.obfuscate import Obfuscate
 from vedur.ops.add_table import AddTable, add_table
@@ -519,6 +521,45 @@ def test_a_table_that_was_in_the_clear(quick_lab: Lab, use_handlers: UseHandlers
         assert present(lab.leaf) == expected(lab.root)
     lab.stop()
     assert seen_by_sql(lab.leaf) == []
+
+
+def test_a_batch_that_is_being_applied_leaves_nothing_in_the_clear(
+    quick_leaf: Callable[..., Leaf], use_handlers: UseHandlers, request: pytest.FixtureRequest
+) -> None:
+    """What it puts into quarantine while the handler is changed is forgotten, too."""
+    use_handlers(RULES)
+    leaf = quick_leaf()
+    plain = MASKED.replace("bigint", "text").replace("uuid", "text")
+    leaf.pair.table("public.people", DDL, dest_ddl=plain)
+    leaf.leaf.execute("alter table people add constraint c check (country <> 'no') not valid")
+    with Session(leaf.settings) as session:
+        change_table(session, ["people"], "quarantine-row")
+    insert(leaf.root, 1, 2)
+    leaf.catch_up()
+    leaf.root.execute("update people set country = 'no' where id = 2")
+    changes: list[threading.Thread] = []
+
+    def change() -> None:
+        with Session(leaf.settings) as session:
+            options = ChangeHandler(table="people", handler="obfuscate", resync=True)
+            change_handler(session, options)
+
+    def written(point: str) -> None:
+        if point == "quarantine.written" and not changes:
+            changes.append(threading.Thread(target=change))
+            changes[0].start()
+            waits = "select count(*) from pg_locks where not granted and locktype = 'advisory'"
+            with connect(leaf.leaf.connstr, autocommit=True) as db:
+                assert until(lambda: not changes[0].is_alive() or db.value(waits), 60.0)
+
+    failpoint.set_hook(written)
+    request.addfinalizer(lambda: failpoint.set_hook(None))
+    leaf.catch_up()
+    changes[0].join(60.0)
+    assert not changes[0].is_alive()
+    kept = leaf.leaf.query("select ev_data, row_key, outcome from vedur.quarantine_log")
+    assert [tuple(row) for row in kept] == [(None, None, "obsolete")]
+    assert leaf.leaf.value("select count(*) from vedur.quarantine") == 0
 
 
 def test_rows_that_a_copy_would_leave_are_in_the_way(

@@ -36,7 +36,7 @@ from vedur.handlers.builtin import DEFAULT_HANDLER
 from vedur.handlers.registry import Handled, handler_attr, resolve
 from vedur.names import parse_name
 from vedur.node.info import NodeInfo
-from vedur.node.position import wake_worker
+from vedur.node.position import lock_worker_position, wake_worker
 from vedur.ops.combined import require_all_changes, require_no_part_column
 from vedur.ops.compare_tables import provided_tables, unready
 from vedur.ops.copy_node import CopyNodes
@@ -299,6 +299,9 @@ def _store(session: Session, table: TableInfo, handled: Handled, anew: bool, mas
     kept."""
     db, queue, name = session.db, session.queue, table.table_name
     with db.transaction():
+        if masks:
+            # A batch that is being applied may put rows in the clear into quarantine: it ends first.
+            lock_worker_position(db, queue)
         if hold_ready(db, queue, table) is None:
             raise StateError(
                 f'table "{name}" is being copied, or was changed by another command: nothing is '
