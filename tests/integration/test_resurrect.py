@@ -162,10 +162,17 @@ def test_a_writer_with_an_old_snapshot_is_waited_for_and_its_event_kept(
         assert until(
             lambda: bool(old.db.value("select exists (select from vedur.deposed)")), PATIENCE
         )
-        old.db.execute("update pgq.queue set queue_disable_insert = false")
         with psycopg.connect(old.settings.db) as writer:
-            writer.execute("begin isolation level repeatable read")
-            writer.execute("select count(*) from t")
+
+            def gets_in() -> bool:
+                """The new root's worker closes the old one, too, and may do so in between."""
+                writer.rollback()
+                old.db.execute("update pgq.queue set queue_disable_insert = false")
+                writer.execute("begin isolation level repeatable read")
+                closed = "select bool_or(queue_disable_insert) from pgq.queue"
+                return writer.execute(closed).fetchone() == (False,)
+
+            assert until(gets_in, PATIENCE)
             with pytest.raises(StateError, match=f"pid {writer.info.backend_pid}"):
                 run(old, keep_rows=True, timeout=0.5)
             assert kept(old) == []

@@ -300,7 +300,7 @@ def _store(session: Session, table: TableInfo, handled: Handled, anew: bool, mas
     db, queue, name = session.db, session.queue, table.table_name
     with db.transaction():
         if masks:
-            # A batch that is being applied may put rows in the clear into quarantine: it ends first.
+            # A batch that is being applied may put clear rows into quarantine: it ends first.
             lock_worker_position(db, queue)
         if hold_ready(db, queue, table) is None:
             raise StateError(
