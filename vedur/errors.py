@@ -69,13 +69,14 @@ def first_line(error: object) -> str:
 
 
 def error_to_json(error: VedurError) -> dict[str, Any]:
-    """An error that leaves its process as text; plain values go along."""
+    """Return an error as values of JSON, with which it can leave its process; plain values go
+    along."""
     values = {k: v for k, v in error.values.items() if isinstance(v, str | int | None)}
     return {"error": type(error).__name__, "message": error.message, "values": values}
 
 
 def error_from_json(said: dict[str, Any]) -> VedurError:
-    """The same error again."""
+    """Return the error that `error_to_json` has made these values of."""
     cls = globals().get(said["error"])
     known = isinstance(cls, type) and issubclass(cls, VedurError)
     return (cls if known else VedurError)(said["message"], **said["values"])  # type: ignore[misc]

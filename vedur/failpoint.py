@@ -134,12 +134,12 @@ _hook: Hook | None = None
 
 
 def reach(name: str) -> None:
-    """This place is reached; a hook may not return."""
+    """Tell the hook that this place is reached; a hook may not return."""
     if _hook is not None:
         _hook(name)
 
 
 def set_hook(hook: Hook | None) -> None:
-    """For tests only: call `hook` with the name of every place that is reached."""
+    """Have `hook` called with the name of every place that is reached; for tests only."""
     global _hook
     _hook = hook

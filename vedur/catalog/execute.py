@@ -107,19 +107,19 @@ def run_statements(db: Database, statements: Sequence[str], holding: Holding | N
 
 
 def execute_finish(db: Database, queue: str, name: str) -> Answer:
-    """The script has run; on the root this sends it to all nodes."""
+    """Record that the script has run here; on the root this sends it to all nodes."""
     accept_script(db, queue)
     return command(db, "londiste.execute_finish", queue, name)
 
 
 def refresh_stale_captures(db: Database) -> None:
-    """Generated capture written anew for tables that changed; a foreign installation has none."""
+    """Write the generated capture anew for tables that changed; a foreign installation has none."""
     if db.value(query("catalog", "has_refresh_stale_captures")):
         db.call("vedur.refresh_stale_captures")
 
 
 def applied_script(db: Database, name: str) -> str | None:
-    """The text that has run here under this name, None if none has."""
+    """Read the text that has run here under this name, None if none has."""
     text = db.value(query("catalog", "applied_script"), [name])
     return None if text is None else str(text)
 

@@ -44,7 +44,7 @@ class LostEvent:
         )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:
-        """For `--format=json`."""
+        """Return the values for `--format=json`."""
         times = {"ev_time": self.ev_time.isoformat(), "kept_at": self.kept_at.isoformat()}
         return {**asdict(self), **times}
 

@@ -13,7 +13,7 @@ from vedur.sql import query
 
 
 def get_rejoin_tables(db: Database, queue: str) -> frozenset[str]:
-    """Names of the tables; none where an earlier version made the schemas."""
+    """Read the names of the tables in hand; none where an earlier version made the schemas."""
     if not db.value(query("rejoin", "available")):
         return frozenset()
     return frozenset(row.table_name for row in db.query(query("rejoin", "tables"), [queue]))
@@ -26,6 +26,6 @@ def begin_rejoin(db: Database, queue: str, tables: Sequence[str]) -> None:
 
 
 def end_rejoin(db: Database, queue: str, table: str) -> None:
-    """A table is equal, or is to be copied instead."""
+    """Forget a table that is equal now, or is to be copied instead."""
     if db.value(query("rejoin", "available")):
         db.execute(query("rejoin", "forget"), [queue, table])

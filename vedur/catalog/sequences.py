@@ -17,7 +17,7 @@ class SequenceInfo:
 
 
 def get_seq_list(db: Database, queue: str) -> list[SequenceInfo]:
-    """All sequences of the set that the node knows, by name."""
+    """Read all sequences of the set that the node knows, by name."""
     rows = exec_query(db, "londiste.get_seq_list", queue)
     return [SequenceInfo(row.seq_name, row.last_value, row.local) for row in rows]
 
@@ -43,5 +43,5 @@ def global_remove_seq(db: Database, queue: str, seq: str) -> Answer:
 
 
 def root_check_seqs(db: Database, queue: str) -> Answer:
-    """On the root: publish those that have come close to their published value."""
+    """Publish, on the root, the sequences that have come close to their published value."""
     return command(db, "londiste.root_check_seqs", queue)

@@ -94,7 +94,8 @@ class TableInfo:
         return plain if handled is None else apply_handler(plain, handled)
 
     def mapping_from(self, provider: TableInfo | None) -> TableMap:
-        """How it lives here and what the provider calls it, by the provider's row of the table."""
+        """Return how the table lives here and what the provider calls it, which the provider's row
+        of it says."""
         source = provider.dest_table if provider is not None else None
         return replace(self.mapping, source=source)
 

@@ -22,7 +22,7 @@ MERGE = "merge"
 
 
 def encode_attrs(attrs: Mapping[str, str | None]) -> str | None:
-    """The stored text; None where there is nothing to store."""
+    """Return the stored text; None where there is nothing to store."""
     if not attrs:
         return None
     return "&".join(
@@ -41,12 +41,12 @@ def same_but_policy(one: str | None, other: str | None) -> bool:
 
 
 def keeps_rows(attrs: Mapping[str, str | None]) -> bool:
-    """`--skip-truncate`: the first copy leaves the rows that it finds."""
+    """Does `--skip-truncate` hold, by which the first copy leaves the rows that it finds?"""
     return SKIP_TRUNCATE in attrs and attrs[SKIP_TRUNCATE] not in ("0", "f", "false", "no")
 
 
 def decode_attrs(text: str | None) -> dict[str, str | None]:
-    """The attributes of a stored text; empty for None."""
+    """Return the attributes of a stored text; empty for None."""
     found: dict[str, str | None] = {}
     for part in (text or "").split("&"):
         if part:

@@ -24,7 +24,7 @@ UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, StopIteration,
 
 
 def unreadable(error: BaseException) -> str:
-    """What is said of an event whose data cannot be decoded."""
+    """Return what is said of an event whose data cannot be decoded."""
     why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
     return f"its data cannot be read: {why or type(error).__name__}"
 
@@ -57,7 +57,7 @@ class Event:
     tick: int | None = None
 
     def named(self, message: str) -> str:
-        """A message that says which event it is about, as upstream writes it."""
+        """Return a message that says which event it is about, as upstream writes it."""
         return f"[ev_id={self.ev_id},ev_txid={self.ev_txid}] {message}"
 
 

@@ -34,7 +34,7 @@ _PLAIN = frozenset((str, type(None)))
 
 
 def split_json(data: str) -> tuple[tuple[str, ...], list[Any]]:
-    """Column names and values; nested values come back as `Nested`."""
+    """Return column names and values; nested values come back as `Nested`."""
     row = _scan(data, 0)[0] if data[0] == "{" else _decoder.decode(_text_only(data))
     values = list(row.values())
     if _PLAIN.issuperset(map(type, values)):
@@ -70,7 +70,7 @@ class Nested(str):
 
 
 def _raw_members(data: str) -> dict[str, str]:
-    """The text of each member's value, byte for byte: json columns keep their spelling."""
+    """Return the text of each member's value, byte for byte: json columns keep their spelling."""
     scan = json.JSONDecoder().raw_decode
     members: dict[str, str] = {}
     at = _skip(data, 0) + 1
@@ -94,7 +94,7 @@ def _skip(data: str, at: int) -> int:
 
 
 def nested_to_text(text: str, type_kind: str) -> str:
-    """What the column's input function takes for a nested JSON value.
+    """Return what the column's input function takes for a nested JSON value.
 
     `type_kind` is `json` (the text itself), `array` or `record`; elements of an array of json
     stay JSON (`array:json`).
@@ -138,7 +138,7 @@ def _quoted(text: str) -> str:
 
 
 def decode_json(data: str) -> dict[str, Any]:
-    """The row as a dict."""
+    """Return the row as a dict."""
     names, values = split_json(data)
     return dict(zip(names, values, strict=True))
 
@@ -170,7 +170,7 @@ def unquote(text: str, read: Callable[[bytes], str] = bytes.decode) -> str:
 
 
 def split_urlenc(data: str) -> tuple[tuple[str, ...], list[str | None]]:
-    """Column names, still encoded so that a caller can cache by them, and decoded values."""
+    """Return column names, still encoded so that a caller can cache by them, and decoded values."""
     names = []
     values: list[str | None] = []
     for part in data.split("&") if data else ():
@@ -186,13 +186,13 @@ def split_urlenc(data: str) -> tuple[tuple[str, ...], list[str | None]]:
 
 
 def decode_urlenc(data: str) -> dict[str, str | None]:
-    """The row as a dict."""
+    """Return the row as a dict."""
     names, values = split_urlenc(data)
     return dict(zip(map(unquote, names), values, strict=True))
 
 
 def mended_urlenc(data: str) -> str:
-    """The same payload with values that are UTF-8, see `mend`; names stay."""
+    """Return the same payload with values that are UTF-8, see `mend`; names stay."""
     parts = [part.partition("=") for part in data.split("&")]
     return "&".join(f"{name}{equals}{_mended(value)}" for name, equals, value in parts)
 
@@ -258,7 +258,7 @@ def _value(token: _Token) -> str | None:
 
 
 def _pairs(tokens: list[_Token], separator: str) -> dict[str, str | None]:
-    """`name = value` separated by `,` or `and`; `name is null` occurs in conditions."""
+    """Parse pairs `name = value` separated by `,` or `and`; `name is null` occurs in conditions."""
     found: dict[str, str | None] = {}
     at = 0
     while at < len(tokens):
@@ -275,7 +275,8 @@ def _pairs(tokens: list[_Token], separator: str) -> dict[str, str | None]:
 
 
 def decode_sql(op: str, data: str) -> tuple[dict[str, str | None], dict[str, str | None]]:
-    """Values set by the event, and the key it is about; an insert has no key of its own."""
+    """Return the values that the event sets, and the key that it is about; an insert has no key of
+    its own."""
     tokens = _tokens(data)
     try:
         if op == "I":
@@ -310,19 +311,19 @@ _BLOCK_CHARS = 1 << 18
 
 
 def escape(value: str) -> str:
-    """A value as COPY wants it."""
+    """Return a value as COPY wants it."""
     if _SPECIAL.search(value) is None:
         return value
     return _SPECIAL.sub(lambda m: _TO_ESCAPE[m[0]], value)
 
 
 def line(values: Iterable[str | None]) -> str:
-    """One row, newline included."""
+    """Return one row, newline included."""
     return "\t".join([NULL if v is None else escape(v) for v in values]) + "\n"
 
 
 def fields(row: str) -> list[str | None]:
-    """The values of one row that COPY sent, newline already off."""
+    """Return the values of one row that COPY sent, newline already off."""
     parts: list[str | None] = list(row.split("\t"))
     if "\\" not in row:
         return parts
@@ -344,15 +345,15 @@ def in_blocks(rows: Iterable[str]) -> Iterator[bytes]:
 
 
 def mend(data: bytes) -> str:
-    """Text of bytes, in which each byte that UTF-8 cannot have there becomes U+FFFD; so does zero,
-    which PostgreSQL cannot store. This is what upstream's `encoding` does."""
+    """Return bytes as text in which each byte that UTF-8 cannot have there becomes U+FFFD; so does
+    zero, which PostgreSQL cannot store. This is what upstream's `encoding` does."""
     return data.decode("utf-8", _MENDED).replace("\0", REPLACEMENT)
 
 
 def readable(block: bytes, mended: Collection[bytes] = ()) -> bytes:
-    """Rows of events as COPY text that are all UTF-8. Of a row that is not, the last value becomes
-    one that no decoder takes and that says why: so it is that one event which is refused. Rows of
-    tables in `mended`, which the last value but one names, are mended instead."""
+    """Return rows of events as COPY text that are all UTF-8. Of a row that is not, the last value
+    becomes one that no decoder takes and that says why: so it is that one event which is refused.
+    Rows of tables in `mended`, which the last value but one names, are mended instead."""
     try:
         block.decode()
     except UnicodeDecodeError:
@@ -373,14 +374,14 @@ def _readable(row: bytes, mended: Collection[bytes]) -> bytes:
 
 
 def _shown(error: UnicodeError) -> tuple[str, int]:
-    """Bytes as they are written in hexadecimal; the backslash is doubled as COPY has it."""
+    """Return bytes as they are written in hexadecimal; the backslash is doubled as COPY has it."""
     assert isinstance(error, UnicodeDecodeError)
     wrong = error.object[error.start : error.end]
     return "".join(f"\\\\x{byte:02x}" for byte in wrong), error.end
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:
-    """One character for one byte: what follows it may be text again."""
+    """Return one character for one byte: what follows it may be text again."""
     assert isinstance(error, UnicodeDecodeError)
     return REPLACEMENT, error.start + 1
 

@@ -16,7 +16,8 @@ from vedur.ops.session import Session
 
 
 def _one_condition(copy_condition: str | None, where: str | None) -> str | None:
-    """--copy-condition and --where are one thing under two names."""
+    """Return the condition of `--copy-condition` or `--where`, which are one thing under two names;
+    raises where both are given."""
     if copy_condition is not None and where is not None:
         raise UsageError("--copy-condition and --where are the same: give one of them")
     return where if copy_condition is None else copy_condition

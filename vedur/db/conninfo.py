@@ -51,7 +51,8 @@ _REQUIRE_AUTH = 160000  # the first libpq that knows the parameter
 
 
 def remote(location: str, extra: str, hosts: Collection[str] = ()) -> str:
-    """The connect string of another node: its location, with what the ini adds for other nodes.
+    """Return the connect string of another node: its location, with what the ini adds for other
+    nodes.
 
     Locations come from the database, so whoever writes them there chooses the server that is told a
     password of `extra`. With `hosts` (ini: remote_hosts) only these are connected to. Without, the

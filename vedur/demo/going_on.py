@@ -48,7 +48,8 @@ def how_to_go_on(story: Story) -> str:
 
 
 def what_went_wrong(story: Story, error: VedurError) -> str:
-    """Return the failure, the last errors of the logs and where those are, in rich's markup."""
+    """Read the last errors of the logs; returns the failure, these and where the logs are, in
+    rich's markup."""
     base = story.lab.base
     logs = sorted([*(base / "log").glob("*.log"), *base.glob("*/postgres.log")])
     lines = [f"\n[red]demo failed in {story.where}:[/red] {escape(mask(error.message))}"]

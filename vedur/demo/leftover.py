@@ -44,7 +44,7 @@ def marked(base: Path) -> list[int]:
 
 
 def alive(pid: int) -> bool:
-    """Return True if a process runs; a zombie does not."""
+    """Does the process run? A zombie does not."""
     try:
         os.kill(pid, 0)
         return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"

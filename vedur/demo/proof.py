@@ -40,8 +40,8 @@ class Verdict:
 
 
 def content(db: vdb.Database, table: str, condition: str) -> tuple[int, str]:
-    """How many rows there are, and a hash of the full text of all of them in order: where it is
-    equal, they are."""
+    """Read how many rows there are, and a hash of the full text of all of them in order: where it
+    is equal, they are."""
     total = hashlib.sha256()
     count = 0
     statement = f"copy (select t::text from only {table} t where {condition} order by t) to stdout"

@@ -64,7 +64,7 @@ class Adapted(Handler):
         return words
 
     def scope(self, facts: tuple[Any, ...] | None, names: Mapping[str, str]) -> Scope:
-        """All changes come, and truncates unless the class leaves them out."""
+        """Return a scope of all changes, and of truncates unless the class leaves them out."""
         conf = getattr(self._of(self.table), "conf", None)
         ignored = conf is not None and bool(conf.get("ignore_truncate"))
         why = "only its class knows what rows should be here"

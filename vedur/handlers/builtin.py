@@ -62,7 +62,7 @@ class Londiste(Handler):
         return batch
 
     def changes_rows(self) -> bool:
-        """Only with `encoding`."""
+        """Does the handler have `encoding`? Without it rows stay as they are."""
         return bool(self.given.get("encoding"))
 
 
@@ -120,11 +120,11 @@ class Nop(Handler):
     summary = "Leaves the table alone: nothing is copied and nothing applied."
 
     def trigger_words(self, names: Mapping[str, str]) -> Sequence[str]:
-        """There is nothing to copy."""
+        """Return `expect_sync`: there is nothing to copy."""
         return ("expect_sync",)
 
     def scope(self, facts: tuple[Any, ...] | None, names: Mapping[str, str]) -> Scope:
-        """Nothing comes."""
+        """Return a scope in which nothing comes."""
         return Scope(applies=False, uncomparable="it leaves the table alone")
 
 
@@ -136,11 +136,11 @@ class VirtualTable(Handler):
     needs_table = False
 
     def trigger_words(self, names: Mapping[str, str]) -> Sequence[str]:
-        """There is no table to put triggers on."""
+        """Return `virtual_table`: there is no table to put triggers on."""
         return ("virtual_table",)
 
     def scope(self, facts: tuple[Any, ...] | None, names: Mapping[str, str]) -> Scope:
-        """Nothing comes, and nothing need be there."""
+        """Return a scope in which nothing comes, and nothing need be there."""
         return Scope(applies=False, uncomparable="it has no rows here")
 
 
@@ -158,7 +158,7 @@ class QueueTable(Nop):
     root_only = True
 
     def trigger_words(self, names: Mapping[str, str]) -> Sequence[str]:
-        """The trigger fires before the insert and keeps the row out."""
+        """Return the words by which the trigger fires before the insert and keeps the row out."""
         return ("tgflags=BI", "SKIP", "expect_sync")
 
 
@@ -230,13 +230,14 @@ class Shard(Handler):
         return [*words, "expect_sync"] if self.is_on("disable_replay") else words
 
     def facts_query(self) -> str | None:
-        """Which shard is this node, of how many? Not asked where arguments say it."""
+        """Return the query which shard of how many this node is; None where arguments say it."""
         if self.place is not None:
             return None
         return self.options.get("shard_info_sql") or SHARD_INFO
 
     def root_problem(self) -> str:
-        """The root has all rows, whatever its table is called a shard of."""
+        """Return why this cannot be on the root, which has all rows, whatever its table is called a
+        shard of; empty where it can."""
         if self.argument("pass_on") == "own":
             return "the root passes all events on: give pass_on=own to a branch"
         if self.place is None:
@@ -244,7 +245,8 @@ class Shard(Handler):
         return "the root has the rows of all shards: give shard_nr and shard_count to the others"
 
     def branch_problem(self) -> str:
-        """Upstream's branch passes on its own share only, and nodes below may rely on that."""
+        """Return why this cannot be on a branch as it is: upstream's branch passes on its own share
+        only, and nodes below may rely on that. Empty where `pass_on` says what is meant."""
         if self.argument("pass_on"):
             return ""
         return (

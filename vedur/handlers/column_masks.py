@@ -100,7 +100,7 @@ def _one_by_one(texts: pa.StringArray, rule: Rule) -> pa.StringArray:
 
 
 def _uuids(digests: np.ndarray[Any, np.dtype[np.uint8]]) -> pa.StringArray:
-    """The hashes as UUIDs of variant 0."""
+    """Return the hashes as UUIDs of variant 0."""
     digests[:, 8] &= 0x7F
     digits = _HEX[digests].view(np.uint8)
     text = np.full((len(digests), 36), ord("-"), np.uint8)
@@ -111,7 +111,7 @@ def _uuids(digests: np.ndarray[Any, np.dtype[np.uint8]]) -> pa.StringArray:
 
 
 def _numbers(digests: np.ndarray[Any, np.dtype[np.uint8]]) -> pa.StringArray:
-    """The hashes as signed numbers."""
+    """Return the hashes as signed numbers."""
     size = digests.shape[1]
     return pa.array(digests.view(f">i{size}").ravel().astype(f"i{size}")).cast(pa.string())
 
@@ -124,7 +124,7 @@ _ASCII = 128
 
 
 def _letters(texts: pa.StringArray, rule: Rule, keyed: KeyedHash) -> pa.StringArray:
-    """Texts of ASCII together, others one by one."""
+    """Return the masked texts: those of ASCII are made together, others one by one."""
     within = np.concatenate(([0], np.cumsum(pc.binary_length(texts).to_numpy())))
     _, places, data = texts.buffers()
     if not len(texts) or not within[-1]:
@@ -187,7 +187,7 @@ def _where_there(column: pa.StringArray, made: Any) -> pa.StringArray:
 
 
 def _partial(column: pa.StringArray, rule: Rule) -> pa.StringArray:
-    """The first and the last letters, and stars; nothing but stars for what is too short."""
+    """Return the first and the last letters, and stars; nothing but stars for what is too short."""
     head, tail = (int(value) for value in rule.values)
     sizes = pc.utf8_length(column)
     short = pc.less_equal(sizes, head + tail)
@@ -201,7 +201,7 @@ def _partial(column: pa.StringArray, rule: Rule) -> pa.StringArray:
 
 
 def _shift(column: pa.StringArray, rule: Rule) -> pa.StringArray:
-    """Each day once, and what is behind it as it is."""
+    """Shift each day once, and keep what is behind it as it is."""
     longer = pc.any(pc.greater(pc.binary_length(column), _DAY)).as_py()
     if not longer or pc.any(pc.ends_with(column, " BC")).as_py():
         (made,) = _of_distinct([column], lambda texts: _one_by_one(texts, rule), always=True)

@@ -190,7 +190,7 @@ class Dispatch(Handler):
             )
 
     def facts_query(self) -> str | None:
-        """Can partitions be made here?"""
+        """Return the query whether partitions can be made here."""
         return _FACTS if self.partitions is not None else None
 
     def scope(self, facts: tuple[Any, ...] | None, names: Mapping[str, str]) -> Scope:

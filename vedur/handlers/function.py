@@ -55,13 +55,13 @@ class ApplyFunction(Handler):
         return self.argument("func_conf") or ""
 
     def facts_query(self) -> str:
-        """Is there such a function?"""
+        """Return the query whether there is such a function."""
         words = (self.function.schema, self.function.name)
         schema, name = map(quote_literal, words)
         return query("catalog", "functions_of").format(schema=schema, name=name, count=ARGUMENTS)
 
     def scope(self, facts: tuple[Any, ...] | None, names: Mapping[str, str]) -> Scope:
-        """All events come; what the function makes of them nobody else knows."""
+        """Return a scope of all events; what the function makes of them nobody else knows."""
         if not facts or not facts[0]:
             raise StateError(
                 f"there is no function {self.function.quoted} of {ARGUMENTS} arguments here: "
@@ -120,11 +120,12 @@ class MultiMaster(ApplyFunction):
             )
 
     def trigger_words(self, names: Mapping[str, str]) -> Sequence[str]:
-        """Other sets that have the table are added by themselves."""
+        """Return `no_merge`: other sets that have the table are added by themselves."""
         return ("no_merge",)
 
     def scope(self, facts: tuple[Any, ...] | None, names: Mapping[str, str]) -> Scope:
-        """All changes come; which rows they leave depends on those of the other roots."""
+        """Return a scope of all changes; which rows they leave depends on those of the other
+        roots."""
         operations = "IUD" if self.is_on("ignore_truncate") else ALL_OPERATIONS
         return replace(super().scope(facts, names), operations=operations)
 

@@ -108,7 +108,7 @@ class KeyedHash:
         return made.view(np.uint8)
 
     def _after_key(self, size: int) -> Words:
-        """The state behind the first block, which is the key."""
+        """Return the state behind the first block, which is the key."""
         start = _STATE.copy()
         start[0] ^= np.uint32(0x01010000 | len(self._key) << 8 | size)
         words = np.frombuffer(self._key.ljust(_BLOCK, b"\0"), "<u4").astype(np.uint32)
@@ -119,7 +119,7 @@ class KeyedHash:
 
 
 def _words(text: Bytes, begins: Offsets, sizes: Offsets) -> list[Words | None]:
-    """The texts as words of four bytes, filled up with zeros; None for words that none has.
+    """Return the texts as words of four bytes, filled up with zeros; None for words that none has.
     Behind the last of them there must be 64 bytes more."""
     blocks = np.ndarray((len(text) - _BLOCK + 1,), f"V{_BLOCK}", text, strides=(1,))
     by_text = blocks[begins].view("<u4").reshape(-1, 16)

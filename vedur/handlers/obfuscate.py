@@ -96,7 +96,7 @@ class Obfuscate(Handler):
     # -- what it declares -----------------------------------------------------------------------
 
     def scope(self, facts: tuple[Any, ...] | None, names: Mapping[str, str]) -> Scope:
-        """All columns but those that are kept are rewritten."""
+        """Return a scope in which all columns but those that are kept are rewritten."""
         kept = {name for name, rule in self._written.items() if rule == "keep"}
         others = self._written.get(_OTHERS)
         if others is not None and others != "keep":
@@ -106,8 +106,8 @@ class Obfuscate(Handler):
         return Scope(rewrites=ColumnSet(rewritten), by_column=True)
 
     def check(self, table: TableFacts) -> None:
-        """Every column has a rule that works on its type, every rule has a column, and keys stay
-        keys."""
+        """Raise unless every column has a rule that works on its type, every rule has a column, and
+        keys stay keys."""
         if table.source_types is not None:
             self.check_columns(tuple(table.source_types))
         for name, kind in (table.source_types or {}).items():
@@ -117,8 +117,8 @@ class Obfuscate(Handler):
                 self._check_key(name, table)
 
     def check_columns(self, names: Sequence[str]) -> None:
-        """A rule whose column is not there may be meant for one that has another name, and that
-        would be kept by the rule for all others."""
+        """Raise where a rule has no column and the rule for all others is to keep: the rule may be
+        meant for a column that has another name, and that would be kept."""
         lacking = sorted(self.rules.keys() - {_OTHERS} - set(names))
         others = self.rules.get(_OTHERS)
         if lacking and others is not None and others.word == "keep":
@@ -158,7 +158,7 @@ class Obfuscate(Handler):
             )
 
     def settings(self) -> str:
-        """The key, and the rules of this table alone."""
+        """Return the key, and the rules of this table alone."""
         return repr((self._key, json.dumps(self._written, sort_keys=True), _VERSION))
 
     # -- what it does ---------------------------------------------------------------------------
@@ -245,13 +245,14 @@ class Obfuscate(Handler):
         return int.from_bytes(self._digest(text, size), "big", signed=True)
 
     def _uuid(self, text: str) -> str:
-        """A UUID of variant 0, which no generator makes."""
+        """Return a UUID of variant 0, which no generator makes."""
         told: str = self._hash.of(text, 16).hexdigest()
         variant = _VARIANT_0[told[16]]
         return f"{told[:8]}-{told[8:12]}-{told[12:16]}-{variant}{told[17:20]}-{told[20:]}"
 
     def _mask(self, text: str) -> str:
-        """Another digit for each number, another letter for each letter, all else as it is."""
+        """Return another digit for each number, another letter for each letter, all else as it
+        is."""
         seed = self._digest(text, 32)
         stream = hashlib.shake_256(seed).digest(2 * len(text))
         found = []
@@ -268,7 +269,7 @@ class Obfuscate(Handler):
         return "".join(found)
 
     def _days(self, most: int) -> int:
-        """By how many days all dates are shifted: a secret of the key, never 0."""
+        """Return by how many days all dates are shifted: a secret of the key, never 0."""
         if most < 1:
             raise ValueError
         number = int.from_bytes(self._digest("vedur date shift", 8), "big") % (2 * most)
@@ -306,7 +307,7 @@ RULES = (
 
 
 def _bare(kind: str) -> str:
-    """A type without its length, which may stand in the middle."""
+    """Return a type without its length, which may stand in the middle."""
     return " ".join(_LENGTH.sub("", kind).split())
 
 
@@ -315,7 +316,7 @@ def _none() -> Rule:
 
 
 def _other(alphabet: str, char: str, number: int) -> str:
-    """A letter or digit that is not this one."""
+    """Return a letter or digit that is not this one."""
     at = alphabet.find(char)
     if at < 0:
         return alphabet[number % len(alphabet)]
@@ -323,7 +324,7 @@ def _other(alphabet: str, char: str, number: int) -> str:
 
 
 def _partial(text: str, head: int, tail: int) -> str:
-    """The first and the last letters; all of a text that is too short for that is hidden."""
+    """Return the first and the last letters; all of a text that is too short for that is hidden."""
     if len(text) <= head + tail:
         return "*" * len(text)
     end = text[len(text) - tail :] if tail else ""
@@ -331,7 +332,7 @@ def _partial(text: str, head: int, tail: int) -> str:
 
 
 def _shift(text: str, days: int) -> str:
-    """A date, or what a timestamp begins with, so many days later."""
+    """Return a date, or what a timestamp begins with, so many days later."""
     if text in ("infinity", "-infinity"):
         return text
     try:
@@ -371,7 +372,7 @@ def _write_json(value: Any) -> str:
 
 
 def _mask_json(value: Any, rules: Any) -> Any:
-    """What a JSON value becomes, None for what is left out; keys without a rule are."""
+    """Return what a JSON value becomes, None for what is left out, as keys without a rule are."""
     if isinstance(rules, dict):
         if not isinstance(value, dict):
             return None

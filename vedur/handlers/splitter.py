@@ -22,11 +22,11 @@ class QueueSplitter(Handler):
     needs_table = False
 
     def trigger_words(self, names: Mapping[str, str]) -> Sequence[str]:
-        """There is no table to put triggers on."""
+        """Return `virtual_table`: there is no table to put triggers on."""
         return ("virtual_table",)
 
     def facts_query(self) -> str:
-        """Is there such a queue, and whose is it?"""
+        """Return the query whether there is such a queue, and whose it is."""
         return query("admin", "queue_to_fill").format(queue=quote_literal(self.given["queue"]))
 
     def scope(self, facts: tuple[Any, ...] | None, names: Mapping[str, str]) -> Scope:

@@ -79,7 +79,8 @@ def check_handler(
 
 
 def _one_by_one(function: RowFunction, sample: Sample) -> tuple[tuple[str, ...], list[Row | None]]:
-    """The oracle; also: columns depend on names alone, of an empty batch too."""
+    """Return the oracle, made one by one; raises unless columns depend on names alone, those of an
+    empty batch too."""
     expected = function.output(sample.names)
     found: list[Row | None] = []
     for number, row in enumerate(sample.values):
@@ -105,8 +106,8 @@ def _check_blocks(
 def _check_columns(
     function: RowFunction, sample: Sample, names: tuple[str, ...], oracle: list[Row | None]
 ) -> None:
-    """Changes that look alike are given as columns; where each is made from itself alone, without
-    those that are not rewritten."""
+    """Check changes that look alike, which are given as columns; where each is made from itself
+    alone, without those that are not rewritten."""
     if function.filters:
         return
     shown = function.shown(sample.names, names)
@@ -126,7 +127,7 @@ def _check_columns(
 def _check_again(
     function: RowFunction, sample: Sample, names: tuple[str, ...], oracle: list[Row | None]
 ) -> None:
-    """A restart: another process makes the handler anew."""
+    """Check a restart: another process makes the handler anew."""
     from vedur.tables import row_function
 
     row_function.forget_handlers_made()
@@ -137,7 +138,8 @@ def _check_again(
 def _check_deletes(
     function: RowFunction, sample: Sample, names: tuple[str, ...], oracle: list[Row | None]
 ) -> None:
-    """A delete tells the key alone; it must find the row that an insert has made."""
+    """Check deletes: a delete tells the key alone, and must find the row that an insert has
+    made."""
     places = [sample.names.index(name) for name in sample.key]
     keys = [[row[at] for at in places] for row in sample.values]
     if function.rewrites_any(sample.key):

@@ -132,7 +132,7 @@ class _Commands:
 
     @contextmanager
     def worker(self, ini: str) -> Iterator[None]:
-        """Have a worker run meanwhile."""
+        """Keep a worker running meanwhile; waits for its end."""
         path = str(self.place / f"{ini}.ini")
         self._run("-d", path, "worker")
         try:
@@ -167,7 +167,7 @@ class _Commands:
 
 @contextmanager
 def _ticker(connstr: str) -> Iterator[None]:
-    """Have the queue of the root get its ticks meanwhile."""
+    """Give the queue of the root its ticks meanwhile."""
     end = Event()
 
     def tick() -> None:

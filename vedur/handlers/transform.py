@@ -39,12 +39,12 @@ class Transform(Handler):
 
     @classmethod
     def modules(cls, given: Mapping[str, str]) -> tuple[str, ...]:
-        """The module that is named."""
+        """Return the module that is named."""
         return (given["function"].partition(":")[0],)
 
     def scope(self, facts: tuple[Any, ...] | None, names: Mapping[str, str]) -> Scope:
-        """What the function says of itself; otherwise it may change any column and leave rows
-        out."""
+        """Return what the function says of itself; otherwise it may change any column and leave
+        rows out."""
         self._require_own_function()
         rewrites = getattr(self.function, "rewrites", None)
         return Scope(

@@ -29,7 +29,8 @@ def fresh_tick(db: Database, queue: str, provider: NodeInfo, clock: Clock) -> Ap
 
 
 def _make(db: Database, queue: str, clock: Clock) -> int:
-    """Another ticker may be quicker: then its tick may have begun before this call."""
+    """Make a tick and return its number. Where another ticker is quicker, its tick may have begun
+    before this call: then it waits and makes another."""
     for _ in range(_ATTEMPTS):
         db.value(query("admin", "force_tick"), [queue])
         number = db.value(query("rejoin", "make_tick"), [queue])

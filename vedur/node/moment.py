@@ -101,14 +101,15 @@ class Moment:
     readers: tuple[Database, ...] = field(default=(), repr=False, compare=False)
 
     def check(self) -> None:
-        """Raises unless both sessions that keep snapshots and locks have been there all along."""
+        """Raise unless both sessions that keep snapshots and locks have been there all along."""
         for reader in self.readers:
             reader.value(query("compare", "alive"))
 
 
 @contextmanager
 def meet(nodes: Nodes, table: str, dest: str, *, keep_hold: bool = False) -> Iterator[Moment]:
-    """Both sides of a table at one moment. With `keep_hold` the worker waits until the end."""
+    """Open both sides of a table at one moment; waits until they are there. With `keep_hold` the
+    worker waits until the end."""
     with ExitStack() as stack:
         control = stack.enter_context(nodes.connect("provider", "provider_db"))
         here = stack.enter_context(nodes.connect("target", "db"))
@@ -156,7 +157,7 @@ def meet(nodes: Nodes, table: str, dest: str, *, keep_hold: bool = False) -> Ite
 
 @contextmanager
 def as_they_are(nodes: Nodes, table: str, dest: str) -> Iterator[Moment]:
-    """Both sides of a table now, at no tick: for a node whose worker cannot go on to one.
+    """Open both sides of a table now, at no tick: for a node whose worker cannot go on to one.
 
     The target stands still then, so what differs is what a repair would find at that moment.
     """
@@ -209,7 +210,8 @@ def _new_mark() -> str:
 
 @contextmanager
 def _reader(nodes: Nodes, which: str, table: str, mark: str) -> Iterator[Database]:
-    """A transaction that is to be exported; the table can be neither rewritten nor truncated.
+    """Open a transaction that is to be exported; the table can be neither rewritten nor truncated.
+    Waits for the lock.
 
     The lock comes before the snapshot: truncate and rewrites do not care for snapshots.
     """
@@ -232,7 +234,8 @@ def _reader(nodes: Nodes, which: str, table: str, mark: str) -> Iterator[Databas
 
 
 def _tick_of(nodes: Nodes, here: Database, reader: Database) -> tuple[int, str]:
-    """The tick that a branch's snapshot is, and the snapshot's name; the hold is set.
+    """Read the tick that a branch's snapshot is, and the snapshot's name; sets the hold at that
+    tick.
 
     If the branch goes on and the worker here passes the tick before it knows of the hold, that is
     seen, and there is another attempt.
@@ -403,8 +406,8 @@ def _behind(nodes: Nodes, control: Database) -> str:
 
 
 def _wait_for_lag(nodes: Nodes, control: Database) -> None:
-    """No snapshot is held while the consumer is still far away. A queue at rest has old ticks
-    and nothing pending: that is no lag."""
+    """Wait until the consumer is no longer far away: until then no snapshot is held. A queue at
+    rest has old ticks and nothing pending: that is no lag."""
     clock = nodes.clock
     deadline = clock.monotonic() + nodes.max_wait
     said = 0.0
@@ -450,7 +453,8 @@ def _locked(
 
 
 def _two_ticks(nodes: Nodes, control: Database) -> int:
-    """A tick that was begun after the lock: the first one to appear may have begun before."""
+    """Wait for a tick that was begun after the lock: the first one to appear may have begun
+    before."""
     deadline = nodes.clock.monotonic() + nodes.lock_timeout
     first = last = read_newest_tick(control, nodes.queue) or 0
     while last < first + 2:

@@ -17,8 +17,8 @@ _PERIOD = 0.2
 def patiently(
     lock: Callable[[Database, str], bool], db: Database, queue: str, clock: Clock
 ) -> bool:
-    """Try one of these locks some times: the worker of a node has it for an instant when it gives
-    up a move that was killed."""
+    """Try one of these locks some times, and wait between: the worker of a node has it for an
+    instant when it gives up a move that was killed."""
     for _ in range(_TRIES):
         if lock(db, queue):
             return True

@@ -84,7 +84,7 @@ class Counter:
         return self.now < self.tick
 
     def error(self, provider: str) -> LostPosition:
-        """What to do about it."""
+        """Return the error that says what to do about it."""
         return LostPosition(
             f'{LOST}: transaction numbers of provider "{provider}" are at {self.now}, ticks of its '
             f"queue have seen {self.tick}: it was restored from a dump into another server, and "
@@ -128,7 +128,8 @@ def judge(here: int, applied: AppliedTick | None, place: Place, *, of_branch: bo
 def lost(
     fit: Fit, here: int, consumer: str, provider: str, place: Place, *, of_branch: bool = False
 ) -> LostPosition:
-    """The error that names what does not fit, why that may be, and the command that mends it."""
+    """Return the error that names what does not fit, why that may be, and the command that mends
+    it."""
     if fit is Fit.MISSING and of_branch:
         return LostPosition(
             f'{LOST}: this node has applied tick {here}, branch "{provider}" does not have it, and '
@@ -156,7 +157,7 @@ def lost(
 
 
 def unregistered(consumer: str, provider: str) -> LostPosition:
-    """The error of a node that its provider does not know."""
+    """Return the error of a node that its provider does not know."""
     return LostPosition(
         f'{LOST}: consumer "{consumer}" is not registered on provider "{provider}": the node was '
         "dropped there, or the provider was restored from a backup of an earlier time; "
@@ -254,7 +255,7 @@ def keeps_ticks(db: Database) -> bool:
 def get_applied_tick(
     db: Database, queue: str, consumer: str, provider: str = ""
 ) -> AppliedTick | None:
-    """The tick that a consumer of this node applied; None where nobody has written it down, or
+    """Read the tick that a consumer of this node applied; None where nobody has written it down, or
     where it is the tick of another provider."""
     row = db.one(query("node", "applied_tick"), [queue, consumer])
     if row is None or (provider and row.provider_node != provider):
@@ -343,7 +344,8 @@ def forget_position(db: Database, queue: str) -> None:
 
 
 def get_place(db: Database, queue: str, consumer: str, tick: int) -> Place | None:
-    """A consumer of the provider's queue and a tick of it; None where it is not registered."""
+    """Read the place of a consumer in the provider's queue, and a tick of that; None where it is
+    not registered."""
     row = db.one(query("node", "place"), [tick, queue, consumer])
     if row is None:
         return None
@@ -352,13 +354,14 @@ def get_place(db: Database, queue: str, consumer: str, tick: int) -> Place | Non
 
 
 def get_counter(db: Database, queue: str, tick: int) -> Counter:
-    """The transaction numbers of a provider and of its ticks: the oldest, and one by number."""
+    """Read the transaction numbers of a provider and of its ticks: the oldest, and one by
+    number."""
     row = db.one(query("node", "counter"), [tick, queue])
     return Counter(int(row.now), int(row.tick or 0))
 
 
 def get_tick(db: Database, queue: str, tick: int, provider: str) -> AppliedTick | None:
-    """A tick of a provider."""
+    """Read a tick of a provider; None where it is not there."""
     row = db.one(query("node", "tick"), [queue, tick])
     return None if row is None else _tick(row, provider)
 

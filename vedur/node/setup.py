@@ -95,7 +95,7 @@ def require_own_consumer(
 
 
 def unregister_subscriber(db: Database, queue: str, name: str, *, node: str = "") -> Answer:
-    """A node no longer reads from this one."""
+    """Unregister a node that no longer reads from this one."""
     return command(db, "pgq_node.unregister_subscriber", queue, name, node=node)
 
 

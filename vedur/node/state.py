@@ -19,24 +19,25 @@ def set_consumer_paused(
 
 
 def set_consumer_uptodate(db: Database, queue: str, consumer: str, uptodate: bool) -> Answer:
-    """The consumer has (or has not) seen the latest settings."""
+    """Write that the consumer has (or has not) seen the latest settings."""
     return command(db, "pgq_node.set_consumer_uptodate", queue, consumer, uptodate)
 
 
 def change_consumer_provider(
     db: Database, queue: str, consumer: str, provider: str, *, node: str = ""
 ) -> Answer:
-    """Read from another node from now on."""
+    """Write that the consumer reads from another node from now on."""
     return command(db, "pgq_node.change_consumer_provider", queue, consumer, provider, node=node)
 
 
 def set_subscriber_watermark(db: Database, queue: str, subscriber: str, tick: int) -> Answer:
-    """On the provider: the subscriber and everything below it needs nothing before `tick`."""
+    """Write on the provider that the subscriber and everything below it need nothing before
+    `tick`."""
     return command(db, "pgq_node.set_subscriber_watermark", queue, subscriber, tick)
 
 
 def hold_back_watermark(db: Database, queue: str, subscriber: str, tick: int) -> int | None:
-    """On the provider: let the watermark of a subscriber go back to a tick that a node needs, or as
+    """Move the watermark of a subscriber, on the provider, back to a tick that a node needs, or as
     far as the queue goes. Returns where it stands then, None where it was not ahead."""
     found = db.one(
         query("node", "hold_back"),
@@ -46,10 +47,11 @@ def hold_back_watermark(db: Database, queue: str, subscriber: str, tick: int) ->
 
 
 def watermark_of(subscriber: str) -> str:
-    """The consumer on its provider that keeps what a node and everything below it needs."""
+    """Return the consumer on its provider that keeps what a node and everything below it needs."""
     return f".{subscriber}.watermark"
 
 
 def set_global_watermark(db: Database, queue: str, tick: int | None) -> Answer:
-    """On a root with None: work it out and publish it; on a branch: move to `tick`."""
+    """Write the global watermark: on a root with None, work it out and publish it; on a branch,
+    move it to `tick`."""
     return command(db, "pgq_node.set_global_watermark", queue, tick)

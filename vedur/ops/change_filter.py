@@ -43,7 +43,7 @@ class ChangeFilter:
     max_wait: float = 60.0
 
     def check(self) -> None:
-        """One of the two, and one table."""
+        """Raise unless either `--where` or `--all-rows` is given, and the values can be meant."""
         if self.all_rows == (self.where is not None):
             raise UsageError("change-filter needs --where CONDITION or --all-rows")
         if self.where is not None and not self.where.strip():
@@ -66,7 +66,7 @@ class FilterChange:
     tick: int
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the values for `--json`."""
         return asdict(self)
 
 

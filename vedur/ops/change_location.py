@@ -64,7 +64,8 @@ def _connect(
 
 
 def _check(session: Session, local: NodeInfo, member: Location, location: str) -> None:
-    """The new address must lead to this very node; raises where it does not, or does not answer."""
+    """Ask the new address whether it leads to this very node; raises where it does not, or does not
+    answer."""
     name = member.node_name
     if name == local.node_name:
         check_same_database(session, session.db, location)
@@ -90,7 +91,8 @@ def _check(session: Session, local: NodeInfo, member: Location, location: str) -
 
 
 def _require_subscriber(there: Database, session: Session, local: NodeInfo, name: str) -> None:
-    """A copy of the provider that was made long ago has the name, too, but not this position."""
+    """Raise where the node there does not know this one as its subscriber: a copy of the provider
+    that was made long ago has the name, too, but not this. Reads from there."""
     known = there.call("pgq_node.get_subscriber_info", session.queue)
     if local.node_name not in [row.node_name for row in known]:
         raise StateError(

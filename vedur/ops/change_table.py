@@ -18,7 +18,8 @@ DEFAULT = "default"
 
 
 def check_policy(text: str) -> str:
-    """One of the policies, or an error that names them."""
+    """Return the text if it is one of the policies; raises an error that names them if it is
+    not."""
     words = [*map(str, Policy), DEFAULT]
     if text not in words:
         raise UsageError(f'--on-error is one of {", ".join(words)}, not "{text}"')

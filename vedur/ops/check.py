@@ -104,7 +104,7 @@ def _compare(
 
 
 def _interference(db: Database, table: str, where: str) -> list[str]:
-    """What hides rows from our role or, on the target, acts on changes that are replicated."""
+    """Read what hides rows from our role or, on the target, acts on changes that are replicated."""
     name = parse_name(table)
     words = {"schemas": [name.schema], "names": [name.name]}
     found = []
@@ -123,14 +123,14 @@ def _interference(db: Database, table: str, where: str) -> list[str]:
 
 
 def chosen_tables(session: Session, tables: Sequence[str]) -> list[TableInfo]:
-    """Local tables by name or glob, all of them without names."""
+    """Read local tables by name or glob, all of them without names."""
     local = get_table_list(session.db, session.queue).local.by_name
     names = choose(tables, local) if tables else list(local)
     return [local[name] for name in names]
 
 
 def fkeys(session: Session, tables: Sequence[str] = ()) -> list[ForeignKey]:
-    """Foreign keys from and to the local tables: those that exist, and those that wait."""
+    """Read foreign keys from and to the local tables: those that exist, and those that wait."""
     session.require_node()
     names = [table.dest_table for table in chosen_tables(session, tables)]
     found = {(key.from_table, key.fkey_name): key for key in foreign_keys(session.db, names)}

@@ -69,7 +69,7 @@ class CompareOptions:
     )
 
     def check(self) -> None:
-        """Combinations that cannot be meant."""
+        """Raise for combinations that cannot be meant."""
         if self.count_only and self.rows:
             raise UsageError("--count-only names no rows: give it without --rows and --limit")
 
@@ -196,7 +196,8 @@ def _compare_table(
 
 
 def _not_whole(pair: Pair, columns: str, look: bool, options: CompareOptions) -> str:
-    """Why an equal table is not proven equal; `columns` is what was said of them."""
+    """Return why an equal table is not proven equal; `columns` is what was said of them. With
+    `look` it reads which values the target's types cannot hold."""
     from vedur.pipeline.compare import rounded
 
     reasons = [columns] if columns and not options.common_columns else []
@@ -218,8 +219,8 @@ def _is_standard(session: Session) -> bool:
 def _count(
     session: Session, comparer: Comparer, pair: Pair, options: CompareOptions
 ) -> tuple[dict[str, Any], dict[str, Any], str, Buckets | None, int | None]:
-    """What is printed of both sides and how; where rows may be asked for, also by bucket; how many
-    rows the condition leaves out, where that is counted."""
+    """Read what is printed of both sides and how; where rows may be asked for, also by bucket; how
+    many rows the condition leaves out, where that is counted."""
     from vedur.pipeline.compare import custom_sql
 
     settings = session.settings
@@ -245,7 +246,7 @@ def _count(
 
 
 def report_rows(dest: str, found: Differences) -> None:
-    """One line for each row that is shown, and one that counts them all."""
+    """Log one line for each row that is shown, and one that counts them all."""
     for row in found.rows:
         key = ", ".join(f"{name}={value}" for name, value in row.key.items())
         columns = f" columns: {', '.join(row.columns)}" if row.columns else ""
@@ -303,7 +304,7 @@ class TableResult:
         return Status.NOT_PROVEN if self.reason else Status.EQUAL
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the values for `--json`."""
         found = {**asdict(self), "status": self.status.value}
         if self.differences is None:
             del found["differences"]
@@ -333,11 +334,11 @@ class CompareResult:
         return 0 if self.tables and not self.named(Status.NOT_PROVEN) else NOT_PROVEN
 
     def named(self, status: Status) -> list[str]:
-        """Local names of tables of which that is known."""
+        """Return the local names of the tables that have this status."""
         return [t.dest_table for t in self.tables if t.status is status]
 
     def summary(self, counted: bool = False) -> str:
-        """The last line; `counted`: only numbers of rows were compared."""
+        """Return the last line; `counted`: only numbers of rows were compared."""
         parts = []
         equal = "with equal numbers of rows" if counted else "equal"
         for status, word in (

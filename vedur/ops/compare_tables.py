@@ -40,8 +40,8 @@ def make_nodes(
     max_wait: float = 60.0,
     other: str | None = None,
 ) -> Nodes:
-    """Both ends of the local node's subscription; `other` is the name of a node to compare with
-    instead of the provider."""
+    """Return both ends of the local node's subscription; `other` is the name of a node to compare
+    with instead of the provider, whose place is read."""
     settings = session.settings
     if not info.provider_location or not info.worker_name:
         raise StateError(f'node "{info.node_name}" knows no location of its provider')
@@ -72,7 +72,7 @@ def warn_below(info: NodeInfo, done: str, command: str) -> None:
 
 
 def local_tables(session: Session, asked: tuple[str, ...]) -> tuple[NodeInfo, list[TableInfo]]:
-    """The node, and its tables that are asked for."""
+    """Read the node, and its tables that are asked for."""
     info = session.require_node()
     if info.is_root:
         raise UsageError("the root has no provider to compare with: run this on another node")
@@ -138,7 +138,7 @@ class Counterparts:
 
 
 def chosen_tables(session: Session, asked: tuple[str, ...]) -> tuple[NodeInfo, list[TableInfo]]:
-    """The local tables that can be compared; what cannot be, is said."""
+    """Read the local tables that can be compared; logs why others cannot."""
     info, tables = local_tables(session, asked)
     require_handlers(tables)
     there = provided_tables(session, info) if tables else {}
@@ -152,12 +152,12 @@ def chosen_tables(session: Session, asked: tuple[str, ...]) -> tuple[NodeInfo, l
 
 
 def provided_tables(session: Session, info: NodeInfo) -> dict[str, TableInfo]:
-    """The tables of the set as the provider has them."""
+    """Read the tables of the set as the provider has them."""
     return get_table_list(session.provider(info), session.queue).by_name
 
 
 def unready_here(table: TableInfo) -> str:
-    """Why this side of a table cannot be put beside another yet; empty if it can."""
+    """Return why this side of a table cannot be put beside another yet; empty if it can."""
     if reason := handler_refusal(table):
         return reason
     if not table.ready:
@@ -166,7 +166,7 @@ def unready_here(table: TableInfo) -> str:
 
 
 def handler_refusal(table: TableInfo) -> str:
-    """Why a table's handler keeps it from being put beside another; empty if it does not."""
+    """Return why a table's handler keeps it from being put beside another; empty if it does not."""
     if problem := handler_problem(table):
         return problem
     if why := table.mapping.uncomparable:
@@ -175,7 +175,8 @@ def handler_refusal(table: TableInfo) -> str:
 
 
 def unready(table: TableInfo, there: Mapping[str, TableInfo]) -> str:
-    """Why the two sides of a table cannot be put beside each other yet; empty if they can."""
+    """Return why the two sides of a table cannot be put beside each other yet; empty if they
+    can."""
     if reason := unready_here(table):
         return reason
     state = there.get(table.table_name)
@@ -187,7 +188,7 @@ def unready(table: TableInfo, there: Mapping[str, TableInfo]) -> str:
 
 
 def plan_pair(session: Session, nodes: Nodes, table: TableInfo, where: str | None = None) -> Pair:
-    """What to compare for a table of the catalog."""
+    """Read what to compare for a table of the catalog."""
     from vedur.pipeline.compare import make_expected_pair, make_pair
 
     others = sharing(session.db, session.queue, table)
@@ -237,7 +238,7 @@ def pair_at_one_moment(
 
 
 def one_sided(pair: Pair) -> str:
-    """What to say of columns that exist on one side only, empty if there are none."""
+    """Return what to say of columns that exist on one side only, empty if there are none."""
     if not pair.ignored:
         return ""
     return f"not compared, exist on one side only: {', '.join(pair.ignored)}"

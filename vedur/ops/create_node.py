@@ -99,7 +99,8 @@ def plan_node(
     provider: str | None = None,
     **more: object,
 ) -> NewNode:
-    """The command line completed from the ini, or a complaint."""
+    """Return the node that the command line asks for, completed from the ini; raises where it
+    cannot be made."""
     settings = session.settings
     name = name or settings.node_name
     location = location or settings.public_node_location
@@ -167,7 +168,7 @@ def _require_combined(db: Database, queue: str, combined: str) -> None:
 
 
 def _require_same(db: Database, queue: str, existing: NodeInfo, node: NewNode) -> None:
-    """The node is there: raise if something else is asked for, which is not done."""
+    """Raise where the node that is there is not the one that is asked for: it is not changed."""
     name = existing.node_name
     if (existing.node_type, name) != (node.kind, node.name):
         raise StateError(
@@ -190,7 +191,8 @@ def _require_same(db: Database, queue: str, existing: NodeInfo, node: NewNode) -
 
 
 def check_same_database(session: Session, db: Database, location: str) -> None:
-    """The public connect string must lead here; a lock taken here shows whether it does."""
+    """Raise unless the public connect string leads here; a lock taken here shows whether it
+    does."""
     key = secrets.randbits(62)
     public = session.open(Endpoint(location), "pub_db")
     db.value(query("admin", "advisory_lock"), [key])

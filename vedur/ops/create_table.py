@@ -101,7 +101,7 @@ def _statements(
 def _partitions(
     db: Database, provider: Database, structure: Structure, target: QualifiedName, full: bool
 ) -> list[str]:
-    """Statements for the provider's partitions, under the names that they have there."""
+    """Read statements for the provider's partitions, under the names that they have there."""
     parts = read_partitions(provider, structure.table)
     taken = existing(db, [str(part.table) for part in parts], ("r", "p", "f", "v", "m"))
     if taken:
@@ -157,7 +157,8 @@ def plan_foreign_keys(
 
 
 def _key_here(key: ForeignKey, lists: Mapping[str, Columns]) -> str | None:
-    """Its statement with the names that columns have here; None if one does not come here."""
+    """Return the statement of a foreign key with the names that columns have here; None if one does
+    not come here."""
     mine, theirs = lists.get(key.from_table), lists.get(key.to_table)
     if mine is None and theirs is None:
         return key.fkey_def

@@ -56,7 +56,8 @@ _TEMPORARY = "it is temporary: other sessions do not see it"
 
 
 def why_not(db: Database, name: str) -> str | None:
-    """Why something of this name is no table that can be replicated; None where nothing has it."""
+    """Read why something of this name is no table that can be replicated; None where nothing has
+    it."""
     row = db.one(query("catalog", "relation_facts"), [[name]])
     if row is None:
         return None
@@ -66,7 +67,7 @@ def why_not(db: Database, name: str) -> str | None:
 
 
 def left_out(db: Database) -> dict[str, str]:
-    """Unlogged and foreign tables of a database, with the reason."""
+    """Read unlogged and foreign tables of a database, with the reason."""
     found = {}
     for row in db.query(query("catalog", "left_out_relations")):
         reason = _kind_reason(row.kind, row.persistence)
@@ -82,7 +83,7 @@ def _kind_reason(kind: str, persistence: str) -> str | None:
 
 
 def unfit_keys(db: Database, tables: Sequence[str]) -> dict[str, str]:
-    """Tables that exist and have no key by which changes could find their rows."""
+    """Read tables that exist and have no key by which changes could find their rows."""
     rows = _keys(db, tables)
     ours = bool(db.value(query("catalog", "takes_unique_keys")))
     missing = NO_KEY if ours else _NO_PRIMARY
@@ -115,7 +116,7 @@ def require_logged(db: Database, tables: Sequence[str]) -> None:
 def unfit_tables(
     session: Session, root: bool, options: AddTable, tables: Sequence[str]
 ) -> dict[str, str]:
-    """The reasons why tables of the set cannot be added here, by name; nothing is changed."""
+    """Read the reasons why tables of the set cannot be added here, by name; nothing is changed."""
     db = session.db
     places = {table: options.place(table) for table in tables}
     present = _keys(db, list(places.values()))
@@ -136,7 +137,7 @@ def unfit_tables(
 
 
 def sharing(session: Session, options: AddTable, table: str, dest: str) -> str | None:
-    """Why a table cannot join others in one local table; None where it can, or is alone.
+    """Read why a table cannot join others in one local table; None where it can, or is alone.
 
     A first copy empties its table, and with it what others have brought. And only conditions can
     tell whose a row is: compare, repair, resync and TRUNCATE ask them.
@@ -186,8 +187,8 @@ def sharing(session: Session, options: AddTable, table: str, dest: str) -> str |
 
 
 def _untold_by_column(own: PartColumn | None, other: PartColumn | None, *, told: bool) -> str:
-    """Why a column does not tell the rows of two tables apart; empty where it does, or where none
-    is to. Pure."""
+    """Return why a column does not tell the rows of two tables apart; empty where it does, or where
+    none is to. Pure."""
     if other is not None and other == own:
         return (
             "tells its rows by the same value of the same column "
@@ -202,7 +203,7 @@ def _untold_by_column(own: PartColumn | None, other: PartColumn | None, *, told:
 
 
 def _joining(options: AddTable, row: Any, who: str, *, told: bool) -> str | None:
-    """Why a table cannot be merged with one of another queue; None where it can."""
+    """Return why a table cannot be merged with one of another queue; None where it can."""
     if options.merge_all:
         return (
             f"{who}, and --merge-all takes all parts at once: remove that one first, or add this "
@@ -266,8 +267,8 @@ def read_pairs(
 
 
 def unsteady(pair: TablePair | None, table: TableMap) -> str | None:
-    """Why events would bring other values than a first copy; None where both bring the same, or
-    the table is not there on one side. Pure."""
+    """Return why events would bring other values than a first copy; None where both bring the same,
+    or the table is not there on one side. Pure."""
     if pair is None:
         return None
     return unsteady_values(match_columns(pair.theirs, pair.mine, table.columns))

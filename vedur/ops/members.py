@@ -44,7 +44,7 @@ class SetView:
     locations: dict[str, Location]
 
     def prefix(self, name: str) -> str:
-        """The word before notes of a node: none for the local one."""
+        """Return the word before notes of a node: none for the local one."""
         return "" if name == self.local else name
 
 

@@ -166,7 +166,8 @@ class _Run:
         return Moved(done.inserted, done.deleted, applied=True, tick=moment.tick)
 
     def _pair(self) -> Pair:
-        """Source: the rows that come in. Target: the rows that go."""
+        """Read both sides of the comparison: the source has the rows that come in, the target those
+        that go."""
         from vedur.pipeline.compare import make_pair
 
         table = self.move.table
@@ -219,7 +220,8 @@ class _Run:
 
 
 def _not(condition: str | None) -> str:
-    """Rows for which it does not hold; none at all where there is no condition."""
+    """Return a condition for the rows for which this one does not hold; for none where there is no
+    condition."""
     return "false" if condition is None else f"(({condition}\n) is not true)"
 
 

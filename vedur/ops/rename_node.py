@@ -76,8 +76,8 @@ def _require_forgotten(view: SetView, queue: str, new: str) -> None:
 
 
 def _require_ours(view: SetView, old: str, new: str, ours: set[str]) -> None:
-    """The node, its provider and its children keep the name in more places than the contract's
-    functions can change."""
+    """Raise unless the node, its provider and its children all have Vedur's function: they keep the
+    name in more places than the contract's functions can change."""
     says = view.members[old].says
     near = {says, *parents_of(view.members, old), *parents_of(view.members, new)}
     near |= {*children_of(view.members, old), *children_of(view.members, new)} - {old, new}

@@ -85,7 +85,7 @@ class TableRepair:
         return self.inserts + self.updates + self.deletes
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the values for `--json`."""
         return asdict(self)
 
 
@@ -167,7 +167,8 @@ def _repair_table(
 
 
 def _last_change(session: Session, info: NodeInfo, table: TableInfo) -> int | None:
-    """The newest change by hand of the table that the root knows of before the repair."""
+    """Read the newest change by hand of the table that the root knows of before the repair; None
+    where the root cannot be asked."""
     try:
         root, _ = session.root(info.provider_location or "")
         return last_change(root, session.queue, table.table_name)
@@ -229,7 +230,7 @@ class Repairer:
     def repaired(
         self, moment: Moment, sums: tuple[Sums, Sums], found: Differences | None, done: Repaired
     ) -> TableRepair:
-        """What was done."""
+        """Return what was done."""
         pair = self.pair
         return TableRepair(
             pair.name,
@@ -281,7 +282,7 @@ class Repairer:
     def planned(
         self, moment: Moment, sums: tuple[Sums, Sums], found: Differences | None
     ) -> TableRepair:
-        """What would be done."""
+        """Return what would be done."""
         counts = (found.missing, found.different, found.extra) if found else (0, 0, 0)
         pair = self.pair
         return TableRepair(
@@ -301,7 +302,7 @@ class Repairer:
             )
 
     def conclude(self, moment: Moment) -> None:
-        """What else belongs in that transaction."""
+        """Do what else belongs in that transaction."""
 
     def write(self, pair: Pair, moment: Moment, table: RepairTable, stage: Stage) -> Repaired:
         """Fetch the provider's rows of the staged keys, and write them."""

@@ -77,7 +77,7 @@ class Session:
         return f"{self.settings.job_name} (admin)"
 
     def require_node(self) -> NodeInfo:
-        """The local node; an error that says how to make one where there is none."""
+        """Read the local node; raises an error that says how to make one where there is none."""
         info = get_node_info(self.db, self.queue) if has_schema(self.db) else None
         if info is None:
             raise StateError(
@@ -87,24 +87,26 @@ class Session:
         return info
 
     def members(self) -> list[Location]:
-        """All members that the local node knows."""
+        """Read all members that the local node knows."""
         return get_queue_locations(self.db, self.queue)
 
     def provider(self, info: NodeInfo) -> vdb.Database:
-        """The node that the local one reads from; for the root a second connection to itself."""
+        """Open the node that the local one reads from; for the root a second connection to
+        itself."""
         if not info.provider_location:
             raise StateError(f'node "{info.node_name}" knows no location of its provider')
         return self.remote(info.provider_location, "provider_db")
 
     def node(self, name: str) -> vdb.Database:
-        """A member by name."""
+        """Open a member by name."""
         for member in self.members():
             if member.node_name == name:
                 return self.remote(member.node_location, f"node.{name}")
         raise StateError(f"Unknown node: {name}")
 
     def root(self, start: str) -> tuple[vdb.Database, NodeInfo]:
-        """The root of the set, found by following providers from a connect string."""
+        """Find the root of the set by following providers from a connect string; opens each of
+        them."""
         seen: set[str] = set()
         connstr = start
         while True:
@@ -155,7 +157,7 @@ class Session:
 
 
 def wanted(name: str, only: Iterable[str], skip: Iterable[str]) -> bool:
-    """Whether the ini lets this node record the name (register_only_…, register_skip_…)."""
+    """Does the ini let this node record the name (register_only_…, register_skip_…)?"""
     only = tuple(only)
     if only and not any(fnmatchcase(name, pattern) for pattern in only):
         return False
@@ -201,7 +203,8 @@ def _root_above_branch(
 def sync_sequences(
     session: Session, db: vdb.Database, provider: vdb.Database
 ) -> dict[str, SequenceInfo]:
-    """The same for sequences, published values included."""
+    """Record sequences that the provider has with their published values, and forget those that the
+    set has no more; returns the provider's."""
     settings, queue = session.settings, session.queue
     there = {seq.seq_name: seq for seq in get_seq_list(provider, queue)}
     here = {seq.seq_name: seq for seq in get_seq_list(db, queue)}
@@ -236,13 +239,13 @@ def record_sequences(
 
 
 def is_glob(name: str) -> bool:
-    """True for a pattern with `*` or `?` outside of double quotes."""
+    """Is the name a pattern, with `*` or `?` outside of double quotes?"""
     parts = sql_parts(name) or (name,)
     return any("*" in part or "?" in part for part in parts if part[0:1] != '"')
 
 
 def _pattern(text: str) -> str:
-    """A glob in the contract's form; what stands in double quotes is meant literally."""
+    """Return a glob in the contract's form; what stands in double quotes is meant literally."""
     parts = sql_parts(text)
     if parts is None:
         return fqname(text)
@@ -255,7 +258,7 @@ def _literal(quoted: str) -> str:
 
 
 def meant(text: str, known: Collection[str]) -> str:
-    """The one name that an operator means; the likeliest where none is known.
+    """Return the one name that an operator means; the likeliest where none is known.
 
     Raises `UsageError` where both readings are the name of something.
     """
@@ -277,7 +280,7 @@ def choose(
     skip_missing: bool = False,
     why: Callable[[str], str | None] = lambda name: None,
 ) -> list[str]:
-    """The contract names that are meant, in the order asked for, each once.
+    """Return the contract names that are meant, in the order asked for, each once.
 
     `available` is what could be meant; `done` are names that need nothing more, which is said
     for each one asked for by name; `why` gives the reason why a name is not available, if there

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 def status(session: Session, dead: Sequence[str] = ()) -> SetStatus:
-    """All nodes of the set."""
+    """Read all nodes of the set."""
     info = session.require_node()
 
     def connect(location: str, name: str) -> Database:
@@ -47,7 +47,7 @@ def status(session: Session, dead: Sequence[str] = ()) -> SetStatus:
 
 
 def members(session: Session) -> tuple[NodeInfo, list[Location]]:
-    """The local node and all members, passwords masked."""
+    """Read the local node and all members, passwords masked."""
     info = session.require_node()
     found = sorted(session.members(), key=lambda member: member.node_name)
     return info, [replace(m, node_location=mask_connstr(m.node_location)) for m in found]
@@ -66,7 +66,7 @@ class NodeDetails:
 
 
 def node_info(session: Session) -> NodeDetails:
-    """The local node."""
+    """Read the local node."""
     info = session.require_node()
     mine = next((m for m in session.members() if m.node_name == info.node_name), None)
     return NodeDetails(
@@ -91,7 +91,7 @@ class NodePlace:
 
 
 def node_status(session: Session) -> NodePlace:
-    """The local node with provider and subscribers."""
+    """Read the local node with provider and subscribers."""
     info = session.require_node()
     found = read_node(session.db, session.queue, info.node_name)
     if not info.is_root and found.tick is not None:
@@ -105,26 +105,26 @@ def node_status(session: Session) -> NodePlace:
 
 
 def tables(session: Session) -> list[TableInfo]:
-    """Tables that are replicated here, by name."""
+    """Read tables that are replicated here, by name."""
     session.require_node()
     local = get_table_list(session.db, session.queue).local
     return sorted(local, key=lambda table: table.table_name)
 
 
 def copies(session: Session) -> list[CopyStatus]:
-    """First copies under way here."""
+    """Read first copies under way here."""
     return read_copies(session.db, session.queue)
 
 
 def seqs(session: Session) -> list[SequenceInfo]:
-    """Sequences of the set by name; those with `local` are replicated here."""
+    """Read sequences of the set by name; those with `local` are replicated here."""
     session.require_node()
     found = get_seq_list(session.db, session.queue)
     return sorted(found, key=lambda seq: seq.seq_name)
 
 
 def missing(session: Session) -> list[tuple[str, str]]:
-    """What could be replicated here and is not."""
+    """Read what could be replicated here and is not."""
     session.require_node()
     # upstream's function also lists registered sequences, and what only we have
     known = {seq.seq_name for seq in get_seq_list(session.db, session.queue) if seq.local}
@@ -137,7 +137,7 @@ def missing(session: Session) -> list[tuple[str, str]]:
 
 
 def unusable(session: Session) -> dict[str, str]:
-    """Tables of a root's database that cannot be added as they are, with the reason."""
+    """Read the tables of a root's database that cannot be added as they are, with the reason."""
     if not session.require_node().is_root:
         return {}
     tables = [name for kind, name in missing(session) if kind == "r"]

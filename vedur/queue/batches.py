@@ -142,19 +142,19 @@ PREFETCH_EVENTS = 2_000
 
 
 def first_limit(backlog: int, limit: int) -> int:
-    """How many events a batch may have when nothing is staged."""
+    """Return how many events a batch may have when nothing is staged."""
     share = limit // FIRST_SHARE
     # Batches only grow where the next one is staged ahead.
     return share if backlog > limit and 2 * share >= PREFETCH_EVENTS else limit
 
 
 def next_limit(before: int, limit: int) -> int:
-    """How many events the batch after one of `before` events may have."""
+    """Return how many events the batch after one of `before` events may have."""
     return max(1, min(limit, max(limit // FIRST_SHARE, 2 * before)))
 
 
 def merge_count(backlog: int, limit: int) -> int | None:
-    """`min_count` for next_batch_custom, so that a consumer that is behind takes many ticks.
+    """Return `min_count` for next_batch_custom, so that a consumer that is behind takes many ticks.
 
     What is between one limit and two is requested by halves: while the last batch is
     merged nothing is left to be staged beside it, so it should not be the largest.
@@ -164,7 +164,7 @@ def merge_count(backlog: int, limit: int) -> int | None:
 
 
 def count_up_to(reach: int, backlog: int, limit: int) -> int | None:
-    """`min_count` for a consumer that may not pass a tick `reach` events away.
+    """Return `min_count` for a consumer that may not pass a tick `reach` events away.
 
     With less than half of the backlog requested, pgq takes the first tick that is enough, and
     one that is near enough is. So half of the way is made each time, and none too much.
@@ -182,7 +182,7 @@ def batch_size(
     collect: int = 0,
     interval: str | None = None,
 ) -> tuple[int | None, str | None]:
-    """`min_count` and `min_interval` of the next batch.
+    """Return `min_count` and `min_interval` of the next batch.
 
     `staged` is the size that makes it the one that is staged; `reach` how many events away the last
     tick is that it may end at. To `collect` events, or for an `interval`, is waited unless the
@@ -198,7 +198,8 @@ def batch_size(
 
 
 def expected_end(ticks: Sequence[Tick], requested: int) -> Tick | None:
-    """Where the batch after `ticks[0]` will end for a requested size; None if there is none."""
+    """Return where the batch after `ticks[0]` will end for a requested size; None if there is
+    none."""
     if len(ticks) < 2:
         return None
     start, newest = ticks[0], ticks[-1]
@@ -208,7 +209,8 @@ def expected_end(ticks: Sequence[Tick], requested: int) -> Tick | None:
 
 
 def slice_count(events: int, parallel: int, connections: int) -> int:
-    """One task for a small batch, more for a large one, never more than connections allow."""
+    """Return how many tasks a batch gets: one for a small batch, more for a large one, never more
+    than connections allow."""
     return max(1, min(parallel, connections, -(-events // EVENTS_PER_SLICE)))
 
 
@@ -232,8 +234,8 @@ _PAGE_ROWS = 1 << 16
 
 
 def late_events(provider: Database, place: Subscription, ticks: Sequence[Tick]) -> int:
-    """Events of transactions that were running at the first tick and have ended since, up to a
-    number that makes them worth a second task.
+    """Read how many events are of transactions that were running at the first tick and have ended
+    since, up to a number that makes them worth a second task.
 
     A tick knows what events had been written by then, not by whom: those of a transaction that
     takes longer than a tick are counted in ticks that do not hold them. An UPDATE of 200,000 rows
@@ -258,7 +260,8 @@ def event_range(
     also: str = "",
     late: int = 0,
 ) -> EventRange:
-    """The events after the first of `ticks` up to the last, in up to `count` pieces.
+    """Return the events after the first of `ticks` up to the last, in up to `count` pieces; reads
+    where they lie if ticks do not tell.
 
     `also` is a further condition on events, as SQL; `late` what `late_events` says.
     """
@@ -296,7 +299,7 @@ def dense(first: str, last: str, events: int) -> bool:
 
 
 def stretches(first: str, last: str, count: int) -> list[str]:
-    """Conditions on ctid that together hold all from `first` to `last`, both included."""
+    """Return conditions on ctid that together hold all from `first` to `last`, both included."""
     low, high = _number(first), _number(last) + 1
     borders = sorted({low + (high - low) * step // count for step in range(count + 1)})
     return [
@@ -339,7 +342,7 @@ class Slice:
         return self.over("ev_txid")
 
     def over(self, txid: str) -> str:
-        """The slice as SQL over an expression."""
+        """Return the slice as SQL over an expression."""
         parts = [f"{txid} >= {self.low} and {txid} < {self.high}"]
         if self.without:
             parts.append(f"{txid} <> all (array[{_numbers(self.without)}]::bigint[])")
@@ -349,7 +352,7 @@ class Slice:
         return f"({text} or {txid} = any (array[{_numbers(self.also)}]::bigint[]))"
 
     def contains(self, txid: int) -> bool:
-        """The same in Python."""
+        """Is a transaction in the slice? The same as `over`, in Python."""
         inside = self.low <= txid < self.high and txid not in self.without
         return inside or txid in self.also
 
@@ -359,7 +362,7 @@ def _numbers(values: Sequence[int]) -> str:
 
 
 def whole(first: Tick, last: Tick) -> Slice:
-    """All events after tick `first` up to tick `last`."""
+    """Return a slice of all events after tick `first` up to tick `last`."""
     old, new = first.snapshot, last.snapshot
     low, high = old.xmax, max(old.xmax, new.xmax)
     return Slice(
@@ -371,7 +374,7 @@ def whole(first: Tick, last: Tick) -> Slice:
 
 
 def cut(first: Tick, last: Tick, between: Sequence[Tick], count: int) -> list[Slice]:
-    """The same events in up to `count` slices of about equal size.
+    """Cut the same events into up to `count` slices of about equal size.
 
     Ticks between say how events spread over txids; without them txids are cut evenly.
     """

@@ -53,7 +53,7 @@ class ScriptAttrs:
 def matches(
     db: Database, attrs: ScriptAttrs, tables: dict[str, str], sequences: set[str]
 ) -> bool | None:
-    """Does the script belong here? None if only in part."""
+    """Tell whether the script belongs here; None if only in part."""
     answers = [
         _holds(db, key, name, tables, sequences)
         for key, names in attrs.values.items()

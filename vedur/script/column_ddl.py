@@ -24,7 +24,8 @@ def rename_columns(
     names: Mapping[str, str] | None,
     referenced: Mapping[str, str] | None = None,
 ) -> str | None:
-    """The statement with columns called by `names`; None if it needs one that is not in them.
+    """Return the statement with columns called by `names`; None if it needs one that is not in
+    them.
 
     `referenced` are the columns of the table that a foreign key points to. A mapping that is None
     has all columns as they are.

@@ -54,8 +54,8 @@ class Mentions:
 
 
 def read_mentions(statements: Sequence[str]) -> Mentions:
-    """What statements mention; one that our parser does not know is passed over: the server may
-    be newer."""
+    """Return what statements mention; one that our parser does not know is passed over: the server
+    may be newer."""
     found = Mentions()
     for statement in statements:
         try:

@@ -11,7 +11,8 @@ from vedur.sql import query
 
 
 def lacking(db: Database, statements: Sequence[str], earlier: Sequence[str] = ()) -> list[str]:
-    """One sentence for each name in `statements` that neither the node has nor a script makes.
+    """Read which names in `statements` neither the node has nor a script makes; one sentence for
+    each.
 
     `earlier` are statements that will have run before. Names without a schema depend on the
     search_path and are passed over, as is what only runs inside functions.

@@ -105,7 +105,8 @@ _DEFINED = {
 
 
 def rename_tables(script: str, renames: Mapping[str, str]) -> str:
-    """The script with the relations of `renames` (contract names) called by their local names."""
+    """Return the script with the relations of `renames` (contract names) called by their local
+    names."""
     wanted = {parse_name(old): parse_name(new) for old, new in renames.items() if old != new}
     if not wanted:
         return script
@@ -192,12 +193,12 @@ class _Walk:
 
 
 def _items(node: Any, field: str) -> Iterator[Any]:
-    """The nodes of a field, whether it is a list or a single one."""
+    """Return the nodes of a field, whether it is a list or a single one."""
     return (child for name, child in children(node) if name == field)
 
 
 def _strings(items: Any) -> list[Any] | None:
-    """The String nodes of a list, or None if it holds anything else."""
+    """Return the String nodes of a list, or None if it holds anything else."""
     found = [item.string for item in items if item.HasField("string")]
     return found if len(found) == len(items) else None
 

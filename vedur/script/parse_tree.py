@@ -7,7 +7,7 @@ from typing import Any
 
 
 def children(message: Any) -> Iterator[tuple[str, Any]]:
-    """The messages that a message holds, each with the name of its field."""
+    """Yield the messages that a message holds, each with the name of its field."""
     for field, value in message.ListFields():
         if field.message_type is None:
             continue
@@ -17,7 +17,7 @@ def children(message: Any) -> Iterator[tuple[str, Any]]:
 
 
 def messages(message: Any) -> Iterator[Any]:
-    """Every protobuf message of a tree, the root included."""
+    """Yield every protobuf message of a tree, the root included."""
     yield message
     for _, child in children(message):
         yield from messages(child)

@@ -39,20 +39,20 @@ class Level:
     entries: list[Entry] = field(default_factory=list)
 
     def chain(self) -> Iterator[Level]:
-        """This level, then what is around it."""
+        """Yield this level, then what is around it."""
         level: Level | None = self
         while level is not None:
             yield level
             level = level.outer
 
     def named(self, name: str) -> Entry | None:
-        """The only entry of this level that is called so."""
+        """Return the only entry of this level that is called so."""
         found = [entry for entry in self.entries if entry.name == name]
         return found[0] if len(found) == 1 else None
 
 
 def full_name(relation: Any) -> QualifiedName:
-    """What a RangeVar says; the contract's default is public."""
+    """Return the name that a RangeVar says; the contract's default is public."""
     return QualifiedName(relation.schemaname or "public", relation.relname)
 
 
@@ -65,7 +65,7 @@ def rename_relation(relation: Any, renames: Renames) -> QualifiedName | None:
 
 
 def defined(relation: Any, outer: Level | None, renames: Renames) -> Level:
-    """The level of a statement that defines something on a table."""
+    """Return the level of a statement that defines something on a table."""
     old = full_name(relation)
     return Level(outer, [Entry(old.name, old, renames.get(old))])
 
@@ -158,7 +158,7 @@ def _map_full(reference: Any, names: list[Any], level: Level | None, renames: Re
 
 
 def _from_items(item: Any) -> Iterator[Any]:
-    """The RangeVars of an item of FROM, and whatever else has an alias there."""
+    """Yield the RangeVars of an item of FROM, and whatever else has an alias there."""
     kind = item.WhichOneof("node") if type(item).__name__ == "Node" else None
     if kind is None:
         return

@@ -60,7 +60,7 @@ class Script:
 
 
 def parse_attrs(text: str) -> dict[str, tuple[str, ...]]:
-    """The header of a script. Raises `UsageError` for a key that does not exist."""
+    """Return the header of a script. Raises `UsageError` for a key that does not exist."""
     found: dict[str, list[str]] = {}
     key = ""
     for line in text.splitlines():
@@ -123,7 +123,8 @@ def parse_script(text: str) -> Script:
 
 
 def without_transaction(script: str) -> tuple[str, ...]:
-    """The statements of a script that has run on the root, without BEGIN, COMMIT and the like.
+    """Return the statements of a script that has run on the root, without BEGIN, COMMIT and the
+    like.
 
     Syntax that is newer than the parser stays whole: the server decides.
     """
@@ -139,7 +140,7 @@ def without_transaction(script: str) -> tuple[str, ...]:
 
 
 def _split(tree: Any, text: str) -> Iterator[tuple[Any, str]]:
-    """Each statement's node and its own text."""
+    """Yield each statement's node and its own text."""
     data = text.encode()  # positions are bytes
     for raw in tree.stmts:
         end = raw.stmt_location + raw.stmt_len if raw.stmt_len else len(data)
@@ -152,7 +153,8 @@ def _without_header(statement: str) -> str:
 
 
 def _check(node: Any, statement: str) -> bool:
-    """True for a statement to keep, False for one that only opens or closes the transaction."""
+    """Is the statement to be kept? One that only opens or closes the transaction is not; raises for
+    one that cannot be in a transaction."""
     field = node.WhichOneof("node")
     inner = getattr(node, field)
     kind = type(inner).__name__

@@ -119,7 +119,8 @@ def _goes_further(kind: str, inner: Any) -> bool:
 
 
 def _functions(inner: Any) -> Iterator[str]:
-    """The functions that are called, by their bare names unless they are said to be elsewhere."""
+    """Yield the functions that are called, by their bare names unless they are said to be
+    elsewhere."""
     for node in messages(inner):
         if type(node).__name__ == "FuncCall":
             names = [part.string.sval for part in node.funcname]

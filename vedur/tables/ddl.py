@@ -27,7 +27,7 @@ def create_table(
     roles: Set[str] = frozenset(),
     full: bool = False,
 ) -> list[str]:
-    """Statements that make `structure` under the name `dest`.
+    """Return statements that make `structure` under the name `dest`.
 
     Without `full`: columns and the key, which is a unique index where there is no primary key.
     With it: constraints except foreign keys (the other tables may not be here yet), indexes,
@@ -115,7 +115,7 @@ def _rights(structure: Structure, dest: QualifiedName, roles: Set[str]) -> Itera
 
 
 def create_sequence(db: Database, sequence: str, dest: str | None = None) -> str | None:
-    """The statement that makes a sequence like the one in `db`; None where it is not there."""
+    """Read the statement that makes a sequence like the one in `db`; None where it is not there."""
     name = parse_name(sequence)
     row = db.one(query("catalog", "sequence_structure"), [name.schema, name.name])
     if row is None:
@@ -129,6 +129,6 @@ def create_sequence(db: Database, sequence: str, dest: str | None = None) -> str
 
 
 def own_sequence(sequence: str, table: QualifiedName, column: str) -> str:
-    """The statement that ties a sequence to its column, as `serial` does."""
+    """Return the statement that ties a sequence to its column, as `serial` does."""
     owner = f"{table.quoted}.{quote_ident(column)}"
     return f"alter sequence {parse_name(sequence).quoted} owned by {owner}"

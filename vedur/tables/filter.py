@@ -50,7 +50,7 @@ class Condition:
         return tuple(dict.fromkeys(r.column for r in self.references))
 
     def written(self, names: Mapping[str, str] | None = None, alias: str | None = None) -> str:
-        """The condition with other column names, and columns of `alias`."""
+        """Return the condition with other column names, and columns of `alias`."""
         data = self.text.encode()
         parts, at = [], 0
         head = f"{alias}." if alias else ""
@@ -115,7 +115,7 @@ def _reference(
 
 
 def _tokens(text: str) -> dict[int, int]:
-    """Where words of the text begin and end, in bytes; comments are none."""
+    """Return where words of the text begin and end, in bytes; comments are none."""
     scanned = postgast.scan(f"{_HEAD}{text}\n)")
     comments = ("SQL_COMMENT", "C_COMMENT")
     found = {}
@@ -128,7 +128,8 @@ def _tokens(text: str) -> dict[int, int]:
 
 
 def columns_of(text: str | None) -> tuple[str, ...]:
-    """The columns that a stored condition looks at; none where our parser does not know it."""
+    """Return the columns that a stored condition looks at; none where our parser does not know
+    it."""
     try:
         return parse_condition(text).columns if text else ()
     except UsageError:
@@ -138,9 +139,9 @@ def columns_of(text: str | None) -> tuple[str, ...]:
 def written(
     text: str | None, names: Mapping[str, str] | None = None, alias: str | None = None
 ) -> str | None:
-    """A stored condition for use elsewhere. One that our parser does not know stays as it is:
-    the server may be newer than the parser. But it stays inside the brackets that it is put into,
-    because others than our commands may have stored it."""
+    """Return a stored condition for use elsewhere. One that our parser does not know stays as it
+    is: the server may be newer than the parser. But it stays inside the brackets that it is put
+    into, because others than our commands may have stored it."""
     if not text:
         return None
     try:
@@ -153,7 +154,8 @@ def written(
 
 
 def _require_inside(text: str) -> None:
-    """Words that the scanner knows, no semicolon, and brackets that are all its own."""
+    """Raise unless the text is of words that the scanner knows, has no semicolon, and brackets that
+    are all its own."""
     depth = 0
     try:
         places = sorted((a, b) for a, b in _tokens(text).items() if a >= 0)
@@ -202,7 +204,7 @@ def parse_columns(text: str) -> Columns:
 
 
 def format_columns(columns: Columns) -> str:
-    """The text that `parse_columns` reads back."""
+    """Return the text that `parse_columns` reads back."""
     return ",".join(
         _quoted(source) if source == here else f"{_quoted(source)}={_quoted(here)}"
         for source, here in columns
@@ -210,7 +212,7 @@ def format_columns(columns: Columns) -> str:
 
 
 def source_names(columns: Columns | None) -> Mapping[str, str] | None:
-    """From names here to names on the provider; None where nothing is renamed or left out."""
+    """Return the names on the provider by names here; None where nothing is renamed or left out."""
     return None if columns is None else {here: source for source, here in columns}
 
 

@@ -48,7 +48,7 @@ class Part:
     text: str
 
     def written(self) -> str:
-        """As it stands in the script."""
+        """Return the part as it stands in the script."""
         head = json.dumps({k: v for k, v in asdict(self).items() if k != "text"} | {
             "chars": len(self.text)})  # fmt: skip
         return f"{_MARK}{head}\n{self.text}\n"
@@ -66,11 +66,11 @@ class TableDdl:
     parts: tuple[Part, ...]
 
     def script(self) -> str | None:
-        """The text to store; None where nothing was taken away."""
+        """Return the text to store; None where nothing was taken away."""
         return "".join(p.written() for p in self.parts) or None
 
     def merge(self, newer: TableDdl) -> TableDdl:
-        """These parts and those of a later look that are not among them."""
+        """Return these parts and those of a later look that are not among them."""
         known = {(p.kind, p.schema, p.name) for p in self.parts}
         extra = [p for p in newer.parts if (p.kind, p.schema, p.name) not in known]
         return TableDdl((*self.parts, *extra))
@@ -92,7 +92,7 @@ def parse_script(text: str | None) -> TableDdl | None:
 
 
 def read_ddl(db: Database, oid: int, table: QualifiedName) -> TableDdl:
-    """What can be taken away from a table now, with all that belongs to it."""
+    """Read what can be taken away from a table now, with all that belongs to it."""
     parts = [p for row in db.query(query("copy", "indexes"), [oid]) for p in _describe(row, table)]
     order = ("index", "constraint", "attach", "marks")
     return TableDdl(tuple(sorted(parts, key=lambda p: order.index(p.kind))))
@@ -179,7 +179,7 @@ def drop_parts(db: Database, oid: int, table: QualifiedName, ddl: TableDdl) -> T
 
 
 def build_jobs(ddl: TableDdl) -> tuple[list[Part], list[Part]]:
-    """Parts that may be built side by side, and those that follow in order.
+    """Return parts that may be built side by side, and those that follow in order.
 
     A constraint made as a whole locks the table against everything, so it is not side by side.
     """
@@ -223,17 +223,17 @@ def _from_row(row: Row) -> ForeignKey:
 
 
 def find_table_fkeys(db: Database, table: str) -> list[ForeignKey]:
-    """Foreign keys from and to a table that exist now."""
+    """Read the foreign keys from and to a table that exist now."""
     return [_from_row(row) for row in exec_query(db, "londiste.find_table_fkeys", table)]
 
 
 def get_table_pending_fkeys(db: Database, table: str) -> list[ForeignKey]:
-    """Foreign keys from and to a table that wait to come back."""
+    """Read the foreign keys from and to a table that wait to come back."""
     return [_from_row(row) for row in exec_query(db, "londiste.get_table_pending_fkeys", table)]
 
 
 def get_valid_pending_fkeys(db: Database, queue: str) -> list[ForeignKey]:
-    """Foreign keys that can come back now, because both sides are in sync."""
+    """Read the foreign keys that can come back now, because both sides are in sync."""
     return [_from_row(row) for row in exec_query(db, "londiste.get_valid_pending_fkeys", queue)]
 
 

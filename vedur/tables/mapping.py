@@ -51,8 +51,8 @@ class PartColumn:
 
     @classmethod
     def read(cls, attrs: Mapping[str, str | None], queue: str) -> PartColumn | None:
-        """The column of a table with these attributes, None for none; where no value was given, it
-        is the name of the queue. Pure."""
+        """Return the column of a table with these attributes, None for none; where no value was
+        given, it is the name of the queue. Pure."""
         name = attrs.get(PART_COLUMN)
         return cls(name, attrs.get(PART_VALUE) or queue) if name else None
 
@@ -62,7 +62,7 @@ class PartColumn:
         return quote_literal(self.value)
 
     def condition(self, alias: str | None = None) -> str:
-        """What a row of the part fulfils, as SQL."""
+        """Return what a row of the part fulfils, as SQL."""
         head = f"{alias}." if alias else ""
         return f"{head}{quote_ident(self.name)} = {self.literal}"
 
@@ -120,8 +120,8 @@ class TableMap:
         return self.applies and not (self.calls is not None and self.calls.whole)
 
     def own(self, alias: str | None = None) -> str | None:
-        """What tells its rows from those of other tables that are in the same one here, as SQL;
-        None where nothing does."""
+        """Return what tells its rows from those of other tables that are in the same one here, as
+        SQL; None where nothing does."""
         if self.part is not None:
             return self.part.condition(alias)
         return written(self.condition, alias=alias)
@@ -186,23 +186,23 @@ class TableSpec:
         self.by_name.update({c.name: c for c in self.columns})
 
     def local(self, name: str) -> str | None:
-        """What a column of an event is called here; None if it does not come here."""
+        """Return what a column of an event is called here; None if it does not come here."""
         return name if self.chosen is None else self.chosen.get(name)
 
     def local_keys(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Key columns of an event as they are called here.
+        """Return key columns of an event as they are called here.
 
         One that does not come here keeps its name: that is no column here, and an error later.
         """
         return names if self.chosen is None else tuple(self.chosen.get(n, n) for n in names)
 
     def unseen(self, columns: Collection[str]) -> tuple[str, ...]:
-        """What the condition needs and a row with these columns does not tell."""
+        """Return what the condition needs and a row with these columns does not tell."""
         return tuple(name for name in self.looks_at if name not in columns)
 
     def renamed(self, columns: Collection[str]) -> str | None:
-        """What is wrong with a whole row that lacks a column of the target while it has one that
-        the target lacks, None if it is not so: as after a column got another name on one side,
+        """Return what is wrong with a whole row that lacks a column of the target while it has one
+        that the target lacks, None if it is not so: as after a column got another name on one side,
         and to leave its values out would lose them. A column list says what is meant."""
         if self.chosen is not None:
             return None
@@ -225,7 +225,7 @@ class TableSpec:
         )
 
     def cannot_tell(self, column: str) -> str:
-        """What is wrong with an event that lacks a column of the condition: as null it would
+        """Return what is wrong with an event that lacks a column of the condition: as null it would
         take rows out of the part in silence."""
         condition = " ".join((self.condition or "").split())
         return f'the event lacks column "{column}" of the condition: {condition}'
@@ -252,7 +252,8 @@ class TableSpec:
         return target is not None and target.field is not None and not self.partitioned
 
     def own(self, alias: str | None = None) -> str:
-        """What a row here must fulfil to be one of this table's, as SQL; empty where all are."""
+        """Return what a row here must fulfil to be one of this table's, as SQL; empty where all
+        are."""
         if self.part is not None:
             return self.part.condition(alias)
         return written(self.condition, alias=alias) or "" if self.shared else ""
@@ -299,7 +300,7 @@ class TableSpec:
         return not any(unique <= set(keys) for unique in self.enforced_keys)
 
     def unchecked_key(self, columns: Collection[str]) -> tuple[str, ...]:
-        """A key among these columns that may repeat; none if there is no such."""
+        """Return a key among these columns that may repeat; none if there is no such."""
         found = (tuple(sorted(u)) for u in self.unique_keys if u <= set(columns))
         return next((key for key in found if self.may_repeat(key)), ())
 
@@ -309,8 +310,8 @@ class TableSpec:
 
 
 def shape_id(columns: tuple[str, ...]) -> int:
-    """A number for a set of columns in order, the same in every process. That two have the same is
-    next to impossible, and would be noticed (`note_shape`)."""
+    """Return a number for a set of columns in order, the same in every process. That two have the
+    same is next to impossible, and would be noticed (`note_shape`)."""
     digest = hashlib.blake2b("\x00".join(columns).encode(), digest_size=6).digest()
     return int.from_bytes(digest, "big")
 
@@ -326,7 +327,8 @@ def note_shape(known: dict[int, tuple[str, ...]], number: int, columns: tuple[st
 
 
 def row_key(spec: TableSpec, said: EventType, row: Mapping[str, Any] | None) -> RowKey | None:
-    """The key of an event's row by its names here; None where text does not tell rows apart."""
+    """Return the key of an event's row by its names here; None where text does not tell rows
+    apart."""
     if not said.keys or said.format not in ("json", "urlenc") or row is None:
         return None
     names = spec.local_keys(said.keys)

@@ -63,7 +63,7 @@ def told_by(part: Any, alias: str = "t") -> str | None:
 
 
 def name_conflict(db: Database, dest: str, error: E, key: Mapping[str, str] | None = None) -> E:
-    """Return the same error, with the parts named where a row of one is in the way of another's.
+    """Read whose row is in the way of another's; returns the same error, with these parts named.
 
     `key`: the row by the names of its columns here. Conditions tell whose the row is that is there;
     without them all that may have brought it are named.

@@ -55,7 +55,7 @@ def read_partitions(db: Database, table: QualifiedName) -> tuple[Partition, ...]
 def create_partitions(
     parts: Sequence[Partition], source: QualifiedName, dest: QualifiedName, *, full: bool
 ) -> Iterator[str]:
-    """Statements that make the partitions of `source` for `dest`, under their own names.
+    """Yield statements that make the partitions of `source` for `dest`, under their own names.
 
     With `full` also their own constraints and indexes; those of the parent come by themselves.
     """
@@ -93,7 +93,7 @@ _Tree = dict[tuple[str, ...], _Level]
 
 
 def _tree(key: str | None, parts: Sequence[Partition]) -> _Tree:
-    """The levels of a layout by the bounds that lead there."""
+    """Return the levels of a layout by the bounds that lead there."""
     found: _Tree = {(): _Level(key, {})}
     paths: dict[QualifiedName, tuple[str, ...]] = {}
     for part in parts:
@@ -105,7 +105,7 @@ def _tree(key: str | None, parts: Sequence[Partition]) -> _Tree:
 
 
 def _level(path: tuple[str, ...], there: _Tree, here: _Tree) -> Iterator[tuple[str, bool]]:
-    """Differences of one table of the tree and of all below it; True with what is missing."""
+    """Yield differences of one table of the tree and of all below it; True with what is missing."""
     theirs, mine = there[path], here[path]
     if theirs.key != mine.key:
         where = f" of partition {path[-1]}" if path else ""

@@ -249,7 +249,7 @@ class RowFunction(NamedHandler):
 
 
 def _array(column: Any) -> Any:
-    """A column of a table, which may be in several pieces, as one array."""
+    """Return a column of a table, which may be in several pieces, as one array."""
     return column.combine_chunks() if hasattr(column, "combine_chunks") else column
 
 

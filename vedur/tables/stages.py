@@ -20,13 +20,13 @@ log = logging.getLogger(__name__)
 
 
 def stage_prefix(area: str) -> str:
-    """What the names of the staging tables of a replay begin with; `area` is a queue, or what a
-    queue is replayed for besides."""
+    """Return what the names of the staging tables of a replay begin with; `area` is a queue, or
+    what a queue is replayed for besides."""
     return f"stage_{zlib.crc32(area.encode()):08x}_"
 
 
 def quarantine_area(queue: str) -> str:
-    """The area of `quarantine replay`."""
+    """Return the area of `quarantine replay`."""
     return f"{queue} quarantine"
 
 

@@ -80,13 +80,13 @@ class Structure:
     key_name: str | None = None
 
     def column(self, name: str) -> ColumnDefinition | None:
-        """The column of that name."""
+        """Return the column of that name."""
         return next((column for column in self.columns if column.name == name), None)
 
 
 @contextmanager
 def qualified_names(db: Database) -> Iterator[None]:
-    """Definitions read inside come with every name qualified."""
+    """Have definitions that are read inside come with every name qualified."""
     with db.transaction():
         before = db.one(query("catalog", "set_search_path"), ["pg_catalog"]).before
         yield
@@ -95,7 +95,7 @@ def qualified_names(db: Database) -> Iterator[None]:
 
 
 def read_structure(db: Database, table: QualifiedName) -> Structure | None:
-    """The structure of a table, None where there is no such table."""
+    """Read the structure of a table, None where there is no such table."""
     with qualified_names(db):
         head = db.one(query("catalog", "table_head"), [table.schema, table.name])
         if head is None:
@@ -146,7 +146,7 @@ def _definitions(db: Database, name: str, oid: int) -> tuple[Definition, ...]:
 
 
 def foreign_keys(db: Database, tables: Sequence[str]) -> list[ForeignKey]:
-    """Foreign keys from and to the tables (contract names), with their statements."""
+    """Read foreign keys from and to the tables (contract names), with their statements."""
     with qualified_names(db):
         rows = db.query(query("catalog", "foreign_keys"), [list(tables), list(tables)])
         return [
@@ -160,7 +160,7 @@ def differences(
     columns: Columns | None = None,
     part_column: str | None = None,
 ) -> list[str]:
-    """What keeps the two from holding the same rows, one sentence each, column by column.
+    """Return what keeps the two from holding the same rows, one sentence each, column by column.
 
     `columns` is the table's column list, None for all; sentences use the names here. `part_column`
     is one that tells the rows of a part, which is here alone and may be in the key.

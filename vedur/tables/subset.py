@@ -20,7 +20,8 @@ _HEAD = "ALTER TABLE t ADD CONSTRAINT c "
 
 
 def restrict(structure: Structure, columns: Columns) -> tuple[Structure, list[str]]:
-    """The structure with these columns under their new names, and the names of what was left."""
+    """Return the structure with these columns under their new names, and the names of what was
+    left."""
     names = dict(columns)
     if structure.partition_key and any(source != here for source, here in columns):
         raise StateError(

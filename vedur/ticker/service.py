@@ -265,7 +265,7 @@ class Job:
         return self._db
 
     def on_connect(self, db: Database) -> None:
-        """Hook, called with each new connection."""
+        """Do what a new connection needs; called with each one."""
 
     def rest(self, period: float) -> float:
         """End a round: keep the connection only when it is needed again soon."""

@@ -83,7 +83,8 @@ class Source:
     _thread: threading.Thread | None = None
 
     def look(self) -> Look:
-        """Return the state of the set, at most `FRESH` seconds old if the servers answer."""
+        """Return the state of the set, at most `FRESH` seconds old if the servers answer; waits for
+        them, but not for long."""
         with self._lock:
             if self._looked is not None and self.clock.monotonic() - self._looked < FRESH:
                 return self._last

@@ -71,7 +71,8 @@ log = logging.getLogger(__name__)
 
 
 def position_allows(prev_tick: int, tick: int, stored: int) -> bool:
-    """The restart rule: True to apply, False if the target already has the batch."""
+    """Does the restart rule let the batch be applied? False if the target already has it; raises
+    where the position fits neither."""
     if stored == prev_tick:
         return True
     if stored == tick:
@@ -80,7 +81,7 @@ def position_allows(prev_tick: int, tick: int, stored: int) -> bool:
 
 
 def replicas(tables: Sequence[TableInfo]) -> tuple[TableMap, ...]:
-    """The tables that take changes now."""
+    """Return the tables that take changes now."""
     here = (t.mapping for t in tables if t.ready)
     return tuple(table for table in here if table.applies)
 
@@ -270,8 +271,8 @@ class BatchRun(AppliedRange[S]):
         return state
 
     def _require_same_node(self, now: WorkerState) -> None:
-        """The node may not have got another provider or role since the round began: a tick of the
-        old provider would be noted as one of the new, and a leaf passes nothing on."""
+        """Raise where the node has got another provider or role since the round began: a tick of
+        the old provider would be noted as one of the new, and a leaf passes nothing on."""
         if now.provider_node != self.node.provider_node:
             raise StaleStage(
                 f'the node reads from "{now.provider_node}" now and no longer from '
@@ -297,7 +298,8 @@ class BatchRun(AppliedRange[S]):
             )
 
     def _require_same_tables(self) -> None:
-        """Conditions and columns may not have changed since this batch looked at them.
+        """Raise where conditions or columns have changed since this batch looked at them; reads the
+        tables.
 
         `change-filter` changes them under the lock of the position, while the worker stands at its
         hold; this is for the worker that looked just before, and for a hold that ran out. Nor may
@@ -326,7 +328,7 @@ class BatchRun(AppliedRange[S]):
                 )
 
     def _require_nothing_left(self) -> None:
-        """No table may have begun to be copied anew before this batch had locked it: the events
+        """Raise where a table began to be copied anew before this batch had locked it: the events
         would be among rows of a later time.
 
         Asked behind the merge, when no copy can empty a table of the batch any more. What is gone

@@ -60,7 +60,7 @@ class Outlook:
     skips: list[Skip] = field(default_factory=list)
 
     def mark(self, tables: Sequence[TableMap]) -> tuple[TableMap, ...]:
-        """The tables, and which of them must be staged event by event."""
+        """Return the tables, with a mark on those that must be staged event by event."""
         every = any(skip.until is not None for skip in self.skips)
         return tuple(
             replace(table, event_by_event=True)
@@ -103,7 +103,8 @@ class ConsumerQuarantine:
         return outlook
 
     def _skip(self, target: Database, request: SkipRequest, ticks: Sequence[Tick]) -> Skip | None:
-        """The request, if it is about this batch; one that has been passed is ended."""
+        """Return the request if it is about this batch; writes the end of one that has been
+        passed."""
         first, last = ticks[0], ticks[-1]
         if request.tick_id is not None:
             for before, tick in pairwise(ticks):
@@ -146,7 +147,8 @@ class ConsumerQuarantine:
         )
 
     def _warn_unable(self, target: Database, tables: Sequence[str]) -> None:
-        """Once: a policy that cannot be followed must not be found out by the first bad event."""
+        """Warn, once: a policy that cannot be followed must not be found out by the first bad
+        event."""
         if not tables or self._warned:
             return
         self._warned = True
@@ -168,7 +170,8 @@ class ConsumerQuarantine:
     def _end_obsolete(
         self, target: Database, rows: QuarantinedRows, known: Mapping[str, TableInfo]
     ) -> None:
-        """A table that is copied anew, or is no longer here, has no use for its old events."""
+        """End the old events of a table that is copied anew, or is no longer here: it has no use
+        for them."""
         here = [name for name, table in known.items() if table.ready]
         suspects = sorted(rows.all_tables().difference(here))
         if not suspects:
@@ -185,7 +188,7 @@ class ConsumerQuarantine:
             rows.release(name)
 
     def close_batch(self, target: Database, quarantine: BatchQuarantine | None) -> int:
-        """The batch is applied: write the rest, in its transaction. Returns how many events
+        """Write the rest of a batch that is applied, in its transaction. Returns how many events
         were quarantined."""
         if quarantine is None:
             return 0
@@ -239,7 +242,7 @@ def _unfilled(table: TableInfo) -> bool:
 
 
 def end_obsolete(target: Database, queue: str, name: str, why: str) -> None:
-    """Events of a table leave the quarantine, because of what became of the table."""
+    """Take events of a table out of the quarantine, because of what became of the table."""
     count = end_table(target, queue, name, "obsolete", f"the table {why}")
     if count:
         log.warning(

@@ -38,7 +38,7 @@ class Recovery:
     _backoff: Backoff = field(default_factory=lambda: Backoff(first=PROBE_SECONDS))
 
     def reset(self) -> None:
-        """A round worked: the next error is a new one."""
+        """Reset the waits: a round worked, and the next error is a new one."""
         self._backoff.reset()
 
     # -- telling --------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def _is_transient(error: Exception) -> bool:
 
 
 def _away(settings: LondisteSettings, error: Exception, provider: str) -> str:
-    """Whom to ask for; '' where the server was there and broke off, or refused the login.
+    """Return whom to ask for; '' where the server was there and broke off, or refused the login.
 
     A statement that brings its server down would do so again at once, and a server that counts
     failed logins should not see one a second: there only time helps.
@@ -108,7 +108,8 @@ def _answers(connstr: str) -> bool:
 
 
 def _is_asked(settings: LondisteSettings, error: Exception) -> bool:
-    """Whether an operator waits for an answer of this worker, as pause and change-provider do."""
+    """Does an operator wait for an answer of this worker, as pause and change-provider do? Reads
+    the node's state."""
     if isinstance(error, ConnectError) and error.values.get("connection") == "db":
         return False  # that is the database where it would be written
     try:

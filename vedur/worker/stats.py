@@ -36,18 +36,19 @@ class BatchLog:
     _kept: bool | None = None
 
     def begin(self) -> None:
-        """A batch begins."""
+        """Begin the times of a batch."""
         self._spent = dict.fromkeys(STAGES, 0.0)
         self._last = self.clock.monotonic()
 
     def mark(self, stage: str) -> None:
-        """A stage has ended; the time since the mark before is its own."""
+        """End a stage; the time since the mark before is its own."""
         now = self.clock.monotonic()
         self._spent[stage] = self._spent.get(stage, 0.0) + now - self._last
         self._last = now
 
     def write(self, target: Database, batch: Batch, stats: dict[str, int]) -> None:
-        """The batch is finished; `target` is in autocommit mode. Empty batches are no news."""
+        """Write the times of a finished batch; `target` is in autocommit mode. Empty batches are no
+        news."""
         events = stats.get("count", 0)
         if not events or self._kept is False:
             return
@@ -70,7 +71,7 @@ class BatchLog:
 
 
 def render(values: dict[str, float]) -> str:
-    """Keys in order, whole numbers whole, others with two digits."""
+    """Return the values as text: keys in order, whole numbers whole, others with two digits."""
     shown = [
         f"{key}: {value if isinstance(value, int) else format(value, '.2f')}"
         for key, value in sorted(values.items())
@@ -88,7 +89,7 @@ class Stats:
     def worked(
         self, log: logging.Logger, batch: Batch, done: dict[str, int], began: float, now: float
     ) -> None:
-        """A batch ended."""
+        """Log the numbers of a batch that ended."""
         ticks = {"prev_tick": batch.prev_tick, "tick": batch.tick}
         values: dict[str, float] = {**done, **ticks, "duration": now - began}
         if self.last_end is not None:
@@ -98,14 +99,14 @@ class Stats:
         log.log(logging.INFO if done.get("count") else logging.DEBUG, "%s", render(values))
 
     def idle(self, log: logging.Logger, now: float, period: float) -> None:
-        """Nothing to do; say so now and then."""
+        """Log now and then that there is nothing to do."""
         if period and now - self.last_line >= period:
             idle = now - self.last_end if self.last_end is not None else 0.0
             log.info("%s", render({"idle": idle}))
             self.last_line = now
 
     def standby(self, log: logging.Logger, now: float, period: float) -> None:
-        """A root's round."""
+        """Log the round of a root, now and then."""
         if now - self.last_line >= period or not self.last_line:
             log.info("{standby: 1}")
             self.last_line = now

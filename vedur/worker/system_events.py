@@ -64,11 +64,11 @@ class Registers:
         )
 
     def table(self, name: str) -> bool:
-        """Record this table?"""
+        """Is this table to be recorded?"""
         return _wanted(name, self.only_tables, self.skip_tables)
 
     def seq(self, name: str) -> bool:
-        """Record this sequence?"""
+        """Is this sequence to be recorded?"""
         return _wanted(name, self.only_seqs, self.skip_seqs)
 
 
@@ -130,8 +130,8 @@ class SystemEvents:
         return state is not None and state.provider_node == node
 
     def _follow_part(self, event: Event) -> None:
-        """A combined root tells up to which tick it has merged a part: this node has that now, too.
-        It matters where this node has the part itself, and may take over."""
+        """Write up to which tick a combined root has merged a part, as it tells: this node has that
+        now, too. It matters where this node has the part itself, and may take over."""
         tick, part = _number(event), event.ev_extra1
         if part == self.queue or not part:
             raise StateError(event.named(f"bad event in queue: pgq.tick-id of {part!r}"))
@@ -219,7 +219,7 @@ class SystemEvents:
 
 
 def _said(event: Event) -> str:
-    """What the event is about; none of those that come here may leave it out."""
+    """Return what the event is about; none of those that come here may leave it out."""
     if not event.ev_data:
         raise StateError(event.named(f"bad event in queue: {event.ev_type} without data"))
     return event.ev_data

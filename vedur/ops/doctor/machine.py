@@ -21,7 +21,7 @@ _TIMEOUT = 60.0
 
 
 def check_ini(settings: LondisteSettings) -> Iterator[Finding]:
-    """The file itself and the places that it names."""
+    """Yield findings about the ini itself and the places that it names."""
     path = Path(settings.config_file)
     found = False
     for warning in settings.warnings:
@@ -48,7 +48,7 @@ def _writable(path: Path) -> bool:
 
 
 def check_worker(settings: LondisteSettings) -> Iterator[Finding]:
-    """Is the worker of this ini running?"""
+    """Yield findings about the worker of this ini: does it run?"""
     if not settings.pidfile:
         yield ok("worker", "no pidfile in the ini: whether it runs is not known")
         return
@@ -63,7 +63,7 @@ def check_worker(settings: LondisteSettings) -> Iterator[Finding]:
 
 
 def check_spark(settings: LondisteSettings, *, needed: bool) -> Iterator[Finding]:
-    """Java and Spark; a root needs them for compare and repair only."""
+    """Yield findings about Java and Spark; a root needs them for compare and repair only."""
     missing = fail if needed else warn
     if "spark.remote" in settings.spark:
         yield ok("java", "not needed here: Spark runs elsewhere (spark.remote)")
@@ -92,7 +92,8 @@ def check_spark(settings: LondisteSettings, *, needed: bool) -> Iterator[Finding
 
 
 def java_version() -> tuple[str, int | None]:
-    """Where Java is and its major version; a reason and None where it cannot be run."""
+    """Run Java to learn its version; returns where it is and its major version, a reason and None
+    where it cannot be run."""
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if program is None:

@@ -25,21 +25,21 @@ class Finding:
 
 
 def ok(check: str, found: str) -> Finding:
-    """All is well."""
+    """Return the finding that all is well."""
     return Finding(Verdict.OK, check, found)
 
 
 def warn(check: str, found: str, remedy: str) -> Finding:
-    """Replication works, but look at this."""
+    """Return the finding that replication works, but that this should be looked at."""
     return Finding(Verdict.WARN, check, found, remedy)
 
 
 def fail(check: str, found: str, remedy: str) -> Finding:
-    """Replication does not work, or loses something."""
+    """Return the finding that replication does not work, or loses something."""
     return Finding(Verdict.FAIL, check, found, remedy)
 
 
 def names(found: list[str], most: int = 5) -> str:
-    """Some names, and how many more."""
+    """Return some of the names, and how many more there are."""
     shown = ", ".join(found[:most])
     return shown if len(found) <= most else f"{shown} and {len(found) - most} more"

@@ -67,7 +67,7 @@ def doctor(settings: LondisteSettings) -> Iterator[Finding]:
 
 
 def _local(session: Session) -> Iterator[Finding]:
-    """The local database and whether it has a node."""
+    """Yield findings about the local database, and whether it has a node."""
     try:
         db = session.db
     except DatabaseError as error:
@@ -90,7 +90,7 @@ def _local(session: Session) -> Iterator[Finding]:
 
 
 def _guarded(check: str, run: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """The findings of a check; one that breaks is a finding itself."""
+    """Yield the findings of a check; one that breaks is a finding itself."""
     try:
         yield from run()
     except PrivilegeError as error:
@@ -100,7 +100,7 @@ def _guarded(check: str, run: Callable[[], Iterator[Finding]]) -> Iterator[Findi
 
 
 def _set(settings: LondisteSettings) -> Iterator[Finding]:
-    """The set as it runs, as the status page sees it."""
+    """Yield findings about the set as it runs, as the status page sees it; reads all nodes."""
     reader = open_reader(settings, "doctor")
     try:
         overview = reader.read()
@@ -128,7 +128,8 @@ def _set(settings: LondisteSettings) -> Iterator[Finding]:
 
 
 def check_versions(overview: Overview) -> Iterator[Finding]:
-    """What each node is: nodes of ours of another version, and those of Londiste's."""
+    """Yield findings about what each node is: nodes of ours of another version, and those of
+    Londiste's."""
     known = {node.name: node.status.software for node in overview.nodes if node.status.software}
     londiste = sorted(name for name, what in known.items() if what.startswith(LONDISTE))
     other = {n: w for n, w in known.items() if w != OWN and n not in londiste}

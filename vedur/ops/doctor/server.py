@@ -35,7 +35,7 @@ _OWN_CONNECTIONS = 6
 
 
 def check_server(check: str, db: Database, clock: Clock) -> Iterator[Finding]:
-    """Its version and its clock against that of this machine."""
+    """Yield findings about a server's version, and its clock against that of this machine."""
     major = db.server_version // 10000
     version = f"PostgreSQL {major}.{db.server_version % 10000}"
     if major < _OLDEST:
@@ -68,7 +68,7 @@ def check_server(check: str, db: Database, clock: Clock) -> Iterator[Finding]:
 
 
 def snapshot_note(server_version: int) -> str:
-    """Say of a server what its release lacks; '' where it lacks nothing.
+    """Say what the release of a server lacks; '' where it lacks nothing.
 
     First copies and comparisons begin anew when the session that keeps their snapshot ends, so no
     row is lost by it; an upgrade is good for other programs (`pg_dump -j`) too.
@@ -81,7 +81,7 @@ def snapshot_note(server_version: int) -> str:
 
 
 def check_schemas(db: Database) -> Iterator[Finding]:
-    """What the database has of our SQL."""
+    """Yield findings about what the database has of our SQL."""
     found = inspect(db)
     missing = [c.schema for c in found if c.state is State.MISSING]
     old = [c.schema for c in found if c.state is State.OUTDATED]
@@ -105,7 +105,8 @@ def check_schemas(db: Database) -> Iterator[Finding]:
 
 
 def check_path(db: Database) -> Iterator[Finding]:
-    """Is a schema in our path where everybody may create? An operator there can fit better."""
+    """Yield a finding about schemas in our path where everybody may create: an operator there can
+    fit better."""
     found = [row.name for row in db.query(query("doctor", "open_path"))]
     if found:
         yield warn(
@@ -117,7 +118,7 @@ def check_path(db: Database) -> Iterator[Finding]:
 
 
 def check_connections(db: Database, settings: LondisteSettings) -> Iterator[Finding]:
-    """Are there enough for a worker?"""
+    """Yield findings about connections: are there enough for a worker?"""
     left = int(db.value(query("doctor", "connections_left")))
     need = settings.max_connections_per_node + _OWN_CONNECTIONS
     if left < need:
@@ -131,7 +132,7 @@ def check_connections(db: Database, settings: LondisteSettings) -> Iterator[Find
 
 
 def check_worker_rights(session: Session) -> Iterator[Finding]:
-    """What a worker does on the target beside its tables."""
+    """Yield findings about the rights for what a worker does on the target beside its tables."""
     try:
         with session.db.transaction():
             set_replication_role(session.db, "replica")
@@ -150,7 +151,8 @@ def check_worker_rights(session: Session) -> Iterator[Finding]:
 def _check_position(
     session: Session, info: NodeInfo, provider: Database, above: NodeInfo
 ) -> Iterator[Finding]:
-    """Does this node stand where its consumer does? Without a worker nobody else looks."""
+    """Yield findings about the position: does this node stand where its consumer does? Without a
+    worker nobody else looks."""
     counter = get_counter(provider, session.queue, int(info.worker_last_tick or 0))
     if counter.behind:
         yield fail(
@@ -170,7 +172,7 @@ def _check_position(
 
 
 def check_provider(session: Session, info: NodeInfo) -> Iterator[Finding]:
-    """The node that this one reads from."""
+    """Yield findings about the node that this one reads from."""
     name = info.provider_node
     try:
         provider = session.provider(info)

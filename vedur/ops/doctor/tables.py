@@ -19,7 +19,8 @@ from vedur.sql import query
 
 
 def check_tables(session: Session, info: NodeInfo) -> Iterator[Finding]:
-    """The local tables, and the provider's side of those that wait for a copy."""
+    """Yield findings about the local tables, and the provider's side of those that wait for a
+    copy."""
     local = TableSet(filter(needs_table, get_table_list(session.db, session.queue).local))
     if not local:
         yield ok("tables", "none yet")
@@ -56,7 +57,8 @@ def check_tables(session: Session, info: NodeInfo) -> Iterator[Finding]:
 
 
 def _handlers(local: Sequence[TableInfo]) -> Iterator[Finding]:
-    """Tables whose handler cannot be served: Londiste's own, or one that lacks what it needs."""
+    """Yield findings about tables whose handler cannot be served: Londiste's own, or one that lacks
+    what it needs."""
     strange = [t for t in local if handler_problem(t) is not None]
     if strange:
         told = names([f"{t.table_name} ({stored_handler(t)})" for t in strange])
@@ -71,7 +73,8 @@ def _rows(db: Database, name: str, tables: Sequence[str], **more: str) -> list[A
 
 
 def _keys(health: Sequence[Any], in_copy: Set[str]) -> Iterator[Finding]:
-    """Tables without a key; a first copy drops the key and makes it again by itself."""
+    """Yield findings about tables without a key; a first copy drops the key and makes it again by
+    itself."""
     keyless = [row.name for row in health if not row.has_key]
     bare = [name for name in keyless if name not in in_copy]
     later = [name for name in keyless if name in in_copy]
@@ -109,7 +112,7 @@ def _rights(health: Sequence[Any], to_copy: Sequence[str]) -> Iterator[Finding]:
 
 
 def _capture(session: Session, local: Sequence[TableInfo]) -> Iterator[Finding]:
-    """On the root: is every change caught?"""
+    """Yield findings about capture on the root: is every change caught?"""
     rows = _rows(session.db, "table_triggers", [t.dest_table for t in local], queue=session.queue)
     disabled = [f"{row.name} ({', '.join(row.disabled)})" for row in rows if row.disabled]
     deaf = [
@@ -151,7 +154,8 @@ def _capture(session: Session, local: Sequence[TableInfo]) -> Iterator[Finding]:
 
 
 def _copyable(provider: Database, waiting: Sequence[TableInfo]) -> Iterator[Finding]:
-    """May tables that wait for their first copy be read on the provider?"""
+    """Yield findings about tables that wait for their first copy: may they be read on the
+    provider?"""
     health = _rows(provider, "table_health", [t.dest_table for t in waiting])
     closed = [row.name for row in health if not row.may_select]
     if closed:
@@ -163,8 +167,8 @@ def _copyable(provider: Database, waiting: Sequence[TableInfo]) -> Iterator[Find
 
 
 def _policies(db: Database, where: str, tables: Sequence[str]) -> Iterator[Finding]:
-    """Would row level security hide rows from the role that reads? On the root that is the role of
-    its ini; other nodes look with the role that they read with."""
+    """Yield findings about row level security that hides rows from the role that reads. On the root
+    that is the role of its ini; other nodes look with the role that they read with."""
     hidden = [row.name for row in _rows(db, "table_interference", tables) if row.filtered]
     if hidden:
         make = fail if where else warn
@@ -178,7 +182,8 @@ def _policies(db: Database, where: str, tables: Sequence[str]) -> Iterator[Findi
 
 
 def _interference(db: Database, tables: Sequence[str]) -> Iterator[Finding]:
-    """What of the target's own would hide, change or swallow replicated changes?"""
+    """Yield findings about what of the target's own would hide, change or swallow replicated
+    changes."""
     rows = _rows(db, "table_interference", tables)
     hidden = [row.name for row in rows if row.filtered]
     ruled = [f"{row.name} ({', '.join(row.rules)})" for row in rows if row.rules]
@@ -209,7 +214,8 @@ def _interference(db: Database, tables: Sequence[str]) -> Iterator[Finding]:
 def _indexes(
     db: Database, provider: Database, pairs: Sequence[tuple[TableInfo, TableInfo]]
 ) -> Iterator[Finding]:
-    """Does the node lack indexes of the provider, on columns that it takes?"""
+    """Yield findings about indexes of the provider that the node lacks, on columns that it
+    takes."""
     if not pairs:
         return
     here = _index_keys(db, [mine for mine, _ in pairs])
@@ -234,8 +240,8 @@ def _indexes(
 
 
 def _structures(session: Session, tables: Set[str]) -> Iterator[Finding]:
-    """Do columns, keys and partitions still fit those of the provider? Policies, rules, triggers
-    and handlers have lines of their own, with a remedy that fits them."""
+    """Yield findings about columns, keys and partitions: do they still fit those of the provider?
+    Policies, rules, triggers and handlers have lines of their own, with a remedy that fits them."""
     found = [
         f"{item.local_table}: {difference}"
         for item in check(session, structure_only=True)
@@ -255,7 +261,7 @@ def _structures(session: Session, tables: Set[str]) -> Iterator[Finding]:
 def _index_keys(
     db: Database, tables: Sequence[TableInfo], *, primary: bool = True
 ) -> dict[str, set[tuple[str, ...]]]:
-    """The keys of the valid indexes of each table; primary keys are a check of their own."""
+    """Read the keys of the valid indexes of each table; primary keys are a check of their own."""
     found: dict[str, set[tuple[str, ...]]] = {}
     for row in _rows(db, "table_indexes", [t.dest_table for t in tables]):
         if primary or not row.is_primary:

@@ -38,7 +38,7 @@ class NodePlan:
 
 
 def plan_execute(session: Session, files: Sequence[str]) -> list[NodePlan]:
-    """All scripts on all nodes, the root first."""
+    """Plan all scripts on all nodes, the root first; reads the files, and asks each node."""
     scripts = read_scripts(files)
     info = session.require_node()
     if not info.is_root:

@@ -39,7 +39,7 @@ def execute(session: Session, files: Sequence[str]) -> None:
 
 
 def read_scripts(files: Sequence[str]) -> list[tuple[str, Script]]:
-    """Scripts with the names they are known by; all are read before the first may run."""
+    """Read scripts, with the names they are known by; all are read before the first may run."""
     return [(Path(path).name, _read(path)) for path in files]
 
 

@@ -55,7 +55,7 @@ class PageBeside:
 
 
 def _wishes(settings: LondisteSettings) -> tuple[object, ...]:
-    """What the page takes from the settings."""
+    """Return what the page takes from the settings."""
     return (
         *(settings.web_host, settings.web_port, settings.web_hosts, settings.web_max_lag),
         *(settings.db, settings.queue_name, settings.job_name),

@@ -289,7 +289,7 @@ class WorkerProcess:
         return spark
 
     def _share(self, spark: SparkSession) -> None:
-        """Comparisons of this node may use the session; without it they start their own."""
+        """Let comparisons of this node use the session; without it they start their own."""
         from vedur.pipeline.compare import SessionServer, socket_path
         from vedur.pipeline.spark.spark_pool import is_remote
 
@@ -313,7 +313,7 @@ class WorkerProcess:
     # -- settings -------------------------------------------------------------------------------
 
     def _reload(self) -> LondisteSettings:
-        """The ini as it is now; what cannot be used raises, and all stays as it was."""
+        """Read the ini as it is now; what cannot be used raises, and all stays as it was."""
         old = self.settings
         fresh = load_londiste(old.config_file, dict(self.options.overrides))
         parse(fresh.db)

@@ -123,7 +123,8 @@ def errors(session: Session) -> list[ErrorReport]:
 
 
 def _changed_by_hand(session: Session) -> Iterator[ErrorReport]:
-    """Tables of this node that were changed by hand, so that other nodes have other rows."""
+    """Yield reports of tables of this node that were changed by hand, so that other nodes have
+    other rows."""
     for problem in read_table_problems(session.db, session.queue):
         if problem.severity == "fail":
             yield ErrorReport(

@@ -107,7 +107,8 @@ def _require(db: Database, queue: str, name: str) -> TableInfo:
 def _replay_system(
     session: Session, db: Database, info: NodeInfo, ids: Sequence[int]
 ) -> list[Replayed]:
-    """Scripts and the like, each in a transaction; the first that fails is the command's error."""
+    """Run scripts and the like, each in a transaction; the first that fails is the command's
+    error."""
     said = {"queue": session.queue, "ids": list(ids)}
     rows = db.query(query("quarantine", "system_rows"), said) if ids else []
     for row in rows:
@@ -158,7 +159,7 @@ class _ReplayQuarantine:
         """Do nothing: no table is in quarantine as a whole from the start."""
 
     def flush(self) -> None:
-        """Nothing is written: what stays is there."""
+        """Write nothing: what stays is there."""
 
 
 class _Left(NamedTuple):
@@ -187,7 +188,7 @@ class _Table:
     whole: bool = False
 
     def run(self) -> Replayed:
-        """All rounds: the first stages while the worker goes on, the others hold it."""
+        """Run all rounds: the first stages while the worker goes on, the others hold it."""
         from vedur.pipeline.replay.stage import make_replay
 
         settings, queue = self.session.settings, self.session.queue
@@ -329,7 +330,7 @@ class _Round(AppliedRange["Staged"]):
         return staged
 
     def open_quarantine(self) -> Quarantine:
-        """Events that are refused again stay where they are."""
+        """Return a quarantine in which events that are refused again stay where they are."""
         self.staying = _ReplayQuarantine(self.of.whole)
         return self.staying
 

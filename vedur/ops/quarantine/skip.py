@@ -40,7 +40,7 @@ class SkipOptions:
 
 
 def require_quarantine(session: Session) -> NodeInfo:
-    """Return the local node; refuse where the role cannot use the quarantine."""
+    """Read the local node; raises where the role cannot use the quarantine."""
     info = session.require_node()
     if not available(session.db):
         raise StateError(

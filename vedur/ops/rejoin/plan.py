@@ -83,7 +83,7 @@ def read_found(
 
 
 def make_plan(found: Found, *, force: bool = False) -> Plan:
-    """Decide."""
+    """Decide how the node is brought back, and say why."""
     same = (
         found.applied is not None
         and found.tick is not None

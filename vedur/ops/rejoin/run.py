@@ -109,7 +109,7 @@ class Rejoined:
     left: dict[str, str] = field(default_factory=dict)  # tables that could not be repaired, why
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the values for `--json`."""
         return asdict(self)
 
 
@@ -230,8 +230,8 @@ def _require_reign(node: RejoiningNode) -> None:
 
 
 def _require_no_hole(node: RejoiningNode, plan: Plan) -> None:
-    """A branch goes on at the tick that it has applied, or not at all: at any other one its queue
-    would have a hole, and every node below it would miss the events in between."""
+    """Raise where a branch would not go on at the tick that it has applied: at any other one its
+    queue would have a hole, and every node below it would miss the events in between."""
     if plan.way is Way.REPAIR:
         name = node.info.node_name
         raise StateError(
@@ -326,7 +326,8 @@ def _preview_table(
 
 
 def _stay(node: RejoiningNode, tick: int) -> None:
-    """This node's position is right; only what it complains about is past."""
+    """Write that this node is done at the position it has, which is right; only what it complains
+    about is past."""
     with node.db.transaction():
         lock_position(node.db, node.queue, node.worker)
         info = get_node_info(node.db, node.queue)
@@ -363,8 +364,8 @@ def _begin_anew(
 
 
 def _move_consumer(node: RejoiningNode, tick: int) -> None:
-    """The provider's share: the consumer, what keeps events for this node, and the node itself if
-    the provider does not know it."""
+    """Write the provider's share: the consumer, what keeps events for this node, and the node
+    itself if the provider does not know it."""
     queue, name, provider = node.queue, node.info.node_name, node.provider
     known = [item.node_name for item in get_subscriber_info(provider, queue)]
     with provider.transaction():

@@ -87,8 +87,8 @@ def forgotten_tables(node: RejoiningNode) -> list[str]:
 
 
 def sort_out(node: RejoiningNode, options: HowToRepair) -> tuple[list[TableInfo], list[str]]:
-    """Tables to repair, and names of those that must be copied: they have no key, their copy was
-    not done, or their handler keeps them from being compared."""
+    """Read the tables to repair, and the names of those that must be copied: they have no key,
+    their copy was not done, or their handler keeps them from being compared."""
     there = get_table_list(node.provider, node.queue).by_name
     kept = get_rejoin_tables(node.db, node.queue)
     repair: list[TableInfo] = []
@@ -148,7 +148,8 @@ def take_in_hand(
 
 
 def _end_history(db: Database, queue: str, worker: str, tables: Sequence[str]) -> None:
-    """Events that wait, skips that were asked for and errors belong to a history that is past."""
+    """End what belongs to a history that is past: events that wait, skips that were asked for, and
+    errors."""
     if not available(db):
         return
     for name in tables:

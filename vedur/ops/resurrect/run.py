@@ -111,7 +111,7 @@ class Resurrected:
         return sum(self.lost.values())
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the values for `--json`."""
         return {**asdict(self), "events": self.events}
 
 
@@ -260,7 +260,7 @@ def _follows(session: Session, db: Database, root: str) -> bool:
 
 
 def _close(session: Session, options: ResurrectOptions) -> None:
-    """Steps 1 and 2: nobody writes to the queue of this node any more."""
+    """Close the queue of this node (steps 1 and 2), and wait until nobody writes to it any more."""
     db, queue = session.db, session.queue
     with db.transaction():
         row = db.one(query("resurrect", "close"), [queue])
@@ -278,8 +278,8 @@ def _turn(
     common: CommonTick,
     options: ResurrectOptions,
 ) -> int:
-    """Step 3: the node stands at the common tick, as a branch of the node that has it, too; how
-    many events are kept."""
+    """Do step 3: put the node at the common tick, as a branch of the node that has it, too; returns
+    how many events are kept."""
     db, queue, info = session.db, session.queue, session.require_node()
     above, tick = common.node, common.tick
     new, worker = view.databases[above], info.worker_name or ""
@@ -301,7 +301,7 @@ def _turn(
 
 
 def _whole_tables(db: Database, queue: str) -> list[str]:
-    """Tables that were in sync, or on their way to be so without a copy."""
+    """Read tables that were in sync, or on their way to be so without a copy."""
     kept = get_rejoin_tables(db, queue)
     tables = get_table_list(db, queue).local
     return [t.table_name for t in tables if t.ready or t.table_name in kept]
@@ -325,8 +325,8 @@ def _forget_takeover(db: Database, queue: str) -> None:
 
 
 def _end_subscriptions(db: Database, queue: str, view: SetView) -> None:
-    """Nodes that read elsewhere now must not hold back the queue of this one, nor what was kept
-    for roots that have come back or were dropped."""
+    """Unregister nodes that read elsewhere now, which must not hold back the queue of this one, and
+    end what was kept for roots that have come back or were dropped."""
     for item in get_subscriber_info(db, queue):
         member = view.members.get(item.node_name)
         if member is not None and member.answers and member.provider != view.local:
@@ -341,8 +341,8 @@ def _end_subscriptions(db: Database, queue: str, view: SetView) -> None:
 
 
 def _end_copies(db: Database, queue: str, view: SetView) -> None:
-    """Nor must first copies that read from here, and began anew elsewhere when this root was
-    lost."""
+    """Unregister first copies that read from here and began anew elsewhere when this root was lost:
+    they must not hold back the queue either."""
     for row in db.query(query("resurrect", "copies"), [queue]):
         for name, other in view.databases.items():
             if not row.consumer.startswith(f"{view.members[name].worker}.copy."):
@@ -353,8 +353,8 @@ def _end_copies(db: Database, queue: str, view: SetView) -> None:
 
 
 def _subscribe(session: Session, view: SetView, root: str) -> int:
-    """Step 4: the new root knows this node as a branch, and nobody has its gravestone any more:
-    the root may have moved since it was lost."""
+    """Do step 4: register this node as a branch at the new root, and take its gravestone away from
+    every node: the root may have moved since it was lost."""
     queue, new = session.queue, view.databases[root]
     info, mine = session.require_node(), view.locations[view.local]
     grave = view.local + GRAVESTONE
@@ -388,7 +388,7 @@ def _go_on(
     tick: int | None,
     lost: dict[str, int],
 ) -> Resurrected:
-    """Steps 4 and 5, as far as they are not done."""
+    """Do steps 4 and 5, as far as they are not done."""
     info = session.require_node()
     if info.is_root:
         others = [m.name for m in view.members.values() if m.is_root and m.name != view.local]
@@ -431,7 +431,7 @@ def _is_subscribed(session: Session, view: SetView, root: str) -> bool:
 
 
 def _keepers(session: Session, view: SetView, grave: str) -> list[str]:
-    """Return the nodes that keep events for a gravestone."""
+    """Ask all nodes which of them keep events for a gravestone."""
     return [
         name
         for name, db in view.databases.items()
@@ -442,7 +442,7 @@ def _keepers(session: Session, view: SetView, grave: str) -> list[str]:
 def _repair(
     session: Session, options: ResurrectOptions, spark: SparkSession | None
 ) -> tuple[list[TableRepair], list[str], dict[str, str]]:
-    """Step 5: make every table that is in hand equal; tables without a key are copied."""
+    """Do step 5: make every table that is in hand equal; tables without a key are copied."""
     if not get_rejoin_tables(session.db, session.queue):
         return [], [], {}
     info = session.require_node()

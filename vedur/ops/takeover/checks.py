@@ -110,7 +110,7 @@ def _rights(candidate: Candidate) -> Iterator[str]:
 
 
 def _consumer(candidate: Candidate) -> Iterator[str]:
-    """Is the consumer by which the old root will read here another node's?"""
+    """Yield a reason where the consumer by which the old root will read here is another node's."""
     new, old = candidate.new, candidate.old
     if old is None:
         return

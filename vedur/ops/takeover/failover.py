@@ -306,7 +306,7 @@ def _tag(session: Session, view: SetView, name: str, names: tuple[str, ...]) -> 
 
 
 def _catch_up(session: Session, view: SetView, plan: Failover, options: TakeoverOptions) -> None:
-    """Let the new root read what is left from the survivor that has the most."""
+    """Let the new root read what is left from the survivor that has the most, and wait for it."""
     db, queue = view.databases[plan.new], session.queue
     if plan.source is not None:
         log.info("'%s' catches up from '%s' to tick %s", plan.new, plan.source, plan.tick)

@@ -28,7 +28,7 @@ def custom_sql(
     condition: str,
     names: tuple[str, ...] = (),
 ) -> str:
-    """An operator's `compare_sql` with its placeholders filled in.
+    """Return an operator's `compare_sql` with its placeholders filled in.
 
     A table with a filter becomes a subquery under the alias that stands there, so the statement
     sees the rows that should be there and nothing else. With a column list (`names`, those of

@@ -56,7 +56,8 @@ def checksum(
     count_only: bool = False,
     use: Use = Use.ALL,
 ) -> tuple[Sums, Sums]:
-    """Rows and sums of the provider's table and of its copy; equal sums mean equal tables."""
+    """Read the rows and sums of the provider's table and of its copy; equal sums mean equal
+    tables."""
     template = query("compare", "count" if count_only else "sums")
     plan = deal(parallelism(spark), _cuts(pair), limit, use)
     work = plan_both(pair, template, plan.tasks, connections=plan.connections)
@@ -76,7 +77,7 @@ def _sums(work: Work) -> tuple[int, list[list[int | None]]]:
 def bucket_sums(
     spark: SparkSession, pair: Pair, *, rows: int, limit: int = 8, use: Use = Use.ALL
 ) -> Buckets:
-    """The same by bucket of the key, in one pass that costs hardly more; `rows` is a guess."""
+    """Read the same by bucket of the key, in one pass that costs hardly more; `rows` is a guess."""
     mask = bucket_mask(rows)
     plan = deal(parallelism(spark), _cuts(pair), limit, use)
     tasks = min(_BUCKET_TASKS, plan.tasks)
@@ -93,7 +94,7 @@ def bucket_sums(
 
 
 def rounded(pair: Pair) -> list[str]:
-    """Columns of which the target's type cannot hold all values, as of the pair's moment.
+    """Read columns of which the target's type cannot hold all values, as of the pair's moment.
 
     One statement and no tasks: hardly any table has such columns.
     """
@@ -118,14 +119,16 @@ def _cuts(pair: Pair) -> int:
 
 
 def bucket_mask(rows: int) -> int:
-    """Buckets are counted in powers of two; small tables have one."""
+    """Return the mask that numbers buckets, which are counted in powers of two; small tables have
+    one."""
     if rows < _SMALL:
         return 0
     return min(_MAX_BUCKETS, 1 << (rows // _BUCKET_ROWS).bit_length()) - 1
 
 
 def _bucket_sums(work: Work) -> tuple[int, list[tuple[int | None, ...]]]:
-    """Slices of a task are added up here as they come, so that each bucket travels once."""
+    """Read the sums of a task's slices; they are added up here as they come, so that each bucket
+    travels once."""
     totals, *others = ask_each(work, _add_up)
     for more in others:
         for number, values in more.items():
@@ -155,7 +158,7 @@ def _add(totals: _Totals, number: int | None, values: list[int | None]) -> None:
 def custom_checksum(
     spark: SparkSession, pair: Pair, source_sql: str, target_sql: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The one row that an operator's own statement gives on each side."""
+    """Read the one row that an operator's own statement gives on each side."""
     work = [
         Work(SOURCE, pair.source.begin(), source_sql, _WHOLE, pair.source.connstr),
         Work(TARGET, pair.target.begin(), target_sql, _WHOLE, pair.target.connstr),
@@ -213,7 +216,7 @@ class Differences:
 def differing_keys(
     spark: SparkSession, pair: Pair, buckets: Buckets, *, limit: int = 8
 ) -> DataFrame:
-    """Keys that differ, as a DataFrame (key, kind); `buckets` are those of the same moment.
+    """Return keys that differ, as a DataFrame (key, kind); `buckets` are those of the same moment.
 
     Works at the pair's snapshots: use it while they are open.
     """
@@ -306,7 +309,7 @@ def _fetch(side: Side, keys: list[str]) -> dict[str, list[str | None]]:
 
 
 def fetch_rows(db: Database, side: Side, keys: Sequence[str]) -> dict[str, list[str | None]]:
-    """Rows with these keys as texts of their columns, exactly as the row hash sees them."""
+    """Read rows with these keys as texts of their columns, exactly as the row hash sees them."""
     decoded = [json.loads(key) for key in keys]
     # A row of one column prints a value as the type itself does; a cast to text would drop the
     # blanks of char(n).
@@ -349,23 +352,23 @@ class Comparer(Protocol):
     """Questions about a pair at its snapshots, while these are open."""
 
     def checksum(self, pair: Pair, *, count_only: bool = False) -> tuple[Sums, Sums]:
-        """Rows and sums of both sides; with `count_only` just rows."""
+        """Read the rows and sums of both sides; with `count_only` just rows."""
         ...
 
     def buckets(self, pair: Pair) -> Buckets:
-        """Sums from which a difference can be narrowed."""
+        """Read sums from which a difference can be narrowed."""
         ...
 
     def custom(self, pair: Pair, source_sql: str, target_sql: str) -> tuple[dict[str, Any], ...]:
-        """What an operator's own statement says on each side."""
+        """Read what an operator's own statement says on each side."""
         ...
 
     def rows(self, pair: Pair, buckets: Buckets, shown: int) -> Differences:
-        """How many rows differ, and the first of them."""
+        """Read how many rows differ, and the first of them."""
         ...
 
     def expected(self, pair: Pair) -> AbstractContextManager[Pair]:
-        """The pair with what a handler makes of the provider's rows as its source."""
+        """Open the pair with what a handler makes of the provider's rows as its source."""
         ...
 
 
@@ -398,6 +401,6 @@ class SparkComparer:
 
 
 def estimated_rows(pair: Pair) -> int:
-    """A guess from pages."""
+    """Return a guess at the number of rows, from pages."""
     sides = (pair.source, pair.target)
     return max(sum((p.pages or 0) for p in side.pieces) * _PAGE_ROWS for side in sides)

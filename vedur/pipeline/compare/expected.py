@@ -137,7 +137,8 @@ def stage_expected(spark: SparkSession, pair: Pair, *, limit: int) -> Iterator[P
 
 
 def _number(pair: Pair) -> str:
-    """The column of the stage that has the number of an attempt: none of the table's own names."""
+    """Return the column of the stage that has the number of an attempt: none of the table's own
+    names."""
     name = "attempt"
     while name in pair.column_names:
         name += "_"
@@ -145,7 +146,8 @@ def _number(pair: Pair) -> str:
 
 
 def _at(db: Database, pair: Pair, attempts: list[int]) -> Pair:
-    """Return the pair with a source that shows what is staged now, while this session lives."""
+    """Begin a transaction and export its snapshot; returns the pair with a source that shows what
+    is staged now, while this session lives."""
     db.execute("begin isolation level repeatable read, read only")
     snapshot = str(db.one(query("compare", "export")).name)
     counted = ", ".join(map(str, attempts)) or "null"

@@ -70,7 +70,7 @@ class Work:
 
 @contextmanager
 def moment(connstr: str, begin: str) -> Iterator[Database]:
-    """A connection inside a transaction at an exported snapshot; closed at the end."""
+    """Open a connection inside a transaction at an exported snapshot; closed at the end."""
     db = connect(connstr, name="compare", autocommit=True, application_name="vedur compare")
     try:
         db.without_timeouts()
@@ -82,8 +82,8 @@ def moment(connstr: str, begin: str) -> Iterator[Database]:
 
 
 def ask_each(work: Work, turn: Callable[[Database, Iterator[str]], T]) -> list[T]:
-    """`turn` for each connection of the work, with an iterator that all of them share: whoever is
-    done with a statement takes the next one."""
+    """Call `turn` for each connection of the work, with an iterator that all of them share: whoever
+    is done with a statement takes the next one. Waits for all."""
     texts = iter(work.statements)
 
     def run(_number: int) -> T:
@@ -107,7 +107,7 @@ def plan_work(
     mask: int | None = None,
     buckets: Sequence[int] | None = None,
 ) -> list[Work]:
-    """One statement for each slice of both sides, dealt out to at most `limit` tasks a side.
+    """Return one statement for each slice of both sides, dealt out to at most `limit` tasks a side.
 
     Tasks of both sides alternate, so that both servers work from the first moment on. `mask`
     numbers the buckets of keys, `buckets` chooses some of them.
@@ -125,8 +125,8 @@ def plan_both(
     mask: int | None = None,
     buckets: Sequence[int] | None = None,
 ) -> list[tuple[Work, ...]]:
-    """The same for tasks that work on both sides at once, see `side_by_side`; `connections` is
-    how many a task has to each side."""
+    """Return the same for tasks that work on both sides at once, see `side_by_side`; `connections`
+    is how many a task has to each side."""
     sides = []
     for number, side in ((SOURCE, pair.source), (TARGET, pair.target)):
         args = side.slice_args(Piece(_TABLE, None), _PAGES)
@@ -143,7 +143,7 @@ def plan_both(
 
 
 def side_by_side(do: Callable[[Work], T]) -> Callable[[Sequence[Work]], list[T]]:
-    """`do` for several pieces of work in one task, all at once.
+    """Return a function that does `do` for several pieces of work in one task, all at once.
 
     While one server hashes, the other does too, and what a task costs besides (Spark, a connection,
     a snapshot) is spent while backends of other tasks are at work.
@@ -172,7 +172,8 @@ def _filled(
 
 @contextmanager
 def job(spark: SparkSession, what: str, count: Count | None = None) -> Iterator[None]:
-    """Jobs with progress; an error of ours inside Spark's long one is raised as it was."""
+    """Show the progress of jobs meanwhile; an error of ours inside Spark's long one is raised as it
+    was."""
     with progress(spark, what, count):
         try:
             yield
@@ -189,7 +190,8 @@ def job(spark: SparkSession, what: str, count: Count | None = None) -> Iterator[
 def collect(
     spark: SparkSession, work: Sequence[T], do: Callable[[T], Any], what: str, lanes: int = 0
 ) -> list[Any]:
-    """`do` for each piece of work in a task of its own; small answers only, in order.
+    """Run `do` for each piece of work in a task of its own, and wait for all; small answers only,
+    in order.
 
     With `lanes` so many of them at once, others of the session have the rest of its slots. Errors
     of ours cross from the task as values and are raised here as what they were.
@@ -205,7 +207,8 @@ def collect(
 def _in_lanes(
     spark: SparkSession, work: Sequence[T], do: Callable[[T], Any], what: str, lanes: int
 ) -> list[Any]:
-    """Spark has no limit for the tasks of a job that run at once: each is a job of its own."""
+    """Run each piece of work as a job of its own, so many at once: Spark has no limit for the tasks
+    of a job that run at once. Waits for all."""
     from pyspark import inheritable_thread_target
 
     waiting = deque(enumerate(work))
@@ -234,15 +237,15 @@ def _in_lanes(
 
 
 def stream(spark: SparkSession, work: Sequence[Work], names: Sequence[str]) -> DataFrame:
-    """Rows of all statements as a DataFrame; column `side` comes first, then the query's: `key`
-    is text, all others are numbers."""
+    """Return rows of all statements as a DataFrame; column `side` comes first, then the query's:
+    `key` is text, all others are numbers."""
     kinds = ["side int", *(f"{n} string" if n == "key" else f"{n} bigint" for n in names)]
     columns = list(names)
     return stream_tasks(spark, lambda item: _read(item, columns), work, ", ".join(kinds))
 
 
 def _read(work: Work, names: list[str]) -> Iterator[pa.RecordBatch]:
-    """COPY's rows come one by one and are parsed many at a time, by Arrow."""
+    """Read COPY's rows, which come one by one and are parsed many at a time, by Arrow."""
     with moment(work.connstr, work.begin) as db:
         for text in work.statements:
             blocks: list[bytes] = []
@@ -290,7 +293,7 @@ _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 
 def tasks_a_side(spark: SparkSession, connections: int) -> int:
-    """How many tasks may be made for a side, so that `connections` are never exceeded.
+    """Return how many tasks may be made for a side, so that `connections` are never exceeded.
 
     Where fewer tasks run at once than that, there may be many: each one done is progress.
     """
@@ -329,7 +332,7 @@ def progress(spark: SparkSession, what: str, count: Count | None = None) -> Iter
 
 @contextmanager
 def watched_by(watcher: Watcher) -> Iterator[None]:
-    """Progress of jobs in this thread goes to `watcher`, not to the terminal."""
+    """Send the progress of jobs in this thread to `watcher`, not to the terminal."""
     token = _watcher.set(watcher)
     try:
         yield
@@ -347,7 +350,8 @@ class Parts:
     seconds: float
 
     def text(self) -> str:
-        """For people; the rest is guessed from the parts done so far."""
+        """Return the progress as a text for people; the rest is guessed from the parts done so
+        far."""
         said = f"{self.what}: {self.done} of {self.total} parts"
         if not self.done or self.done == self.total:
             return said
@@ -375,7 +379,7 @@ class Terminal:
         self._drawn = False
 
     def show(self, parts: Parts) -> None:
-        """Not more often than is good for the log, however often it is told."""
+        """Show the progress, not more often than is good for the log, however often it is told."""
         now = SYSTEM.monotonic()
         if not parts.total or now - self._last < self.every * 0.9:
             return
@@ -388,11 +392,11 @@ class Terminal:
             log.info("%s", parts.text())
 
     def gone(self) -> bool:
-        """He who waits at a terminal is there."""
+        """Return False: whoever waits at a terminal is there."""
         return False
 
     def close(self) -> None:
-        """The line was for watching only."""
+        """Clear the line: it was for watching only."""
         if self._drawn:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

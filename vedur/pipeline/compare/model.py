@@ -16,7 +16,7 @@ SEED = 7046029254386353131
 
 
 def _bracketed(condition: str) -> str:
-    """A comment at the end of a condition must not swallow the bracket."""
+    """Return a condition in brackets; a comment at its end must not swallow the closing one."""
     return f"({condition}\n)" if "--" in condition else f"({condition})"
 
 
@@ -64,17 +64,18 @@ class Side:
         return f"{_bracketed(self.condition)} and {_bracketed(self.where)}"
 
     def key_json(self) -> str:
-        """The key of a row as text."""
+        """Return SQL for the key of a row as text."""
         parts = ", ".join(f"cast({k} as text)" for k in self.key)
         return query("compare", "key_text").format(key=parts)
 
     def text_of(self, expressions: tuple[str, ...]) -> str:
-        """What is hashed."""
+        """Return SQL for what is hashed."""
         name = "row_text_utf8" if self.transcode else "row_text"
         return query("compare", name).format(columns=", ".join(expressions))
 
     def bucket(self, mask: int) -> str:
-        """The number of a row's bucket, from its key alone; equal keys have equal numbers."""
+        """Return SQL for the number of a row's bucket, from its key alone; equal keys have equal
+        numbers."""
         key = query("compare", "seed").strip()
         if self.integer_key:
             for part in self.key:
@@ -88,7 +89,8 @@ class Side:
         return self._if_inside(f"({key} & {mask})")
 
     def _if_inside(self, value: str) -> str:
-        """Something of a row, or null where the row is only counted as one that is left out."""
+        """Return SQL for something of a row, or null where the row is only counted as one that is
+        left out."""
         if not self.counts_left_out:
             return value
         return (
@@ -98,11 +100,11 @@ class Side:
         )
 
     def begin(self) -> str:
-        """Statements that open a transaction at this side's moment."""
+        """Return the statements that open a transaction at this side's moment."""
         return query("compare", "begin_at").format(snapshot=self.snapshot, mark=self.mark)
 
     def slice_args(self, piece: Piece, pages: str) -> dict[str, object]:
-        """What fills the braces of the statements that hash one slice."""
+        """Return what fills the braces of the statements that hash one slice."""
         selected = f"{self.selected} and {pages}"
         text = self.text_of(self.columns)
         counts = self.counts_left_out
@@ -117,7 +119,8 @@ class Side:
         }
 
     def match(self, table: str = "t", keys: str = "k") -> str:
-        """Rows of `table` that have the key in `keys`, whose columns are k1, k2, ..."""
+        """Return SQL by which rows of `table` have the key in `keys`, whose columns are k1, k2,
+        ..."""
         terms = [
             f"{table}.{quote_ident(n)} = cast({keys}.k{i} as {t})"
             for i, (n, t) in enumerate(zip(self.key_names, self.key_types, strict=True), 1)

@@ -52,8 +52,9 @@ class Deal:
 
 
 def deal(slots: int, cuts: int, limit: int, use: Use) -> Deal:
-    """`limit` connections are never exceeded, with one more for the slot that is left to others.
-    Where that is one of two or three, the others have two connections each to make up for it."""
+    """Decide how many tasks take `cuts` slices: `limit` connections are never exceeded, with one
+    more for the slot that is left to others. Where that is one of two or three, the others have two
+    connections each to make up for it."""
     if use is Use.BY_TURNS:
         return Deal(cuts, lanes=limit if slots > limit else 0)
     if slots > limit or not cuts:
@@ -138,7 +139,7 @@ def make_pair(
 
 
 def _constants(db: Database, table: TableMap) -> dict[str, str]:
-    """Read of which type the column is that tells the part; returns its value."""
+    """Read the type of the column that tells the part; returns its value."""
     if table.part is None:
         return {}
     columns = {column.name: column.type for column in read_columns(db, table.local_name)}
@@ -223,7 +224,7 @@ def _keyed(side: Side, key: tuple[tuple[str, str, str], ...]) -> Side:
 
 
 def slices(side: Side) -> list[tuple[Piece, str]]:
-    """Each piece with the conditions that cut it; every row is in exactly one slice."""
+    """Return each piece with the conditions that cut it; every row is in exactly one slice."""
     result = []
     for piece in side.pieces:
         pages = piece.pages or 0
@@ -341,7 +342,7 @@ class Matched:
     only_target: tuple[str, ...]
 
     def key_columns(self) -> tuple[MatchedColumn, ...]:
-        """The matched columns of the key; all of them where there is none."""
+        """Return the matched columns of the key; all of them where there is none."""
         by_name = {c.source.name: c for c in self.columns}
         return tuple(by_name[name] for name in self.key) or self.columns
 
@@ -359,7 +360,7 @@ def rounds(source: str, target: str) -> bool:
 
 
 def _written(column: Column, plain: str) -> str:
-    """What the output function of its type writes, null for null.
+    """Return SQL for what the output function of a column's type writes, null for null.
 
     num_nulls, because "is null" is also true for a composite of nulls.
     """

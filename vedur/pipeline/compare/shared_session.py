@@ -55,13 +55,13 @@ _ROWS = 10_000
 
 
 def socket_path(pidfile: str) -> str:
-    """Where the worker with this pidfile listens; empty if it cannot."""
+    """Return where the worker with this pidfile listens; empty if it cannot."""
     path = f"{pidfile}.sock" if pidfile else ""
     return path if fits(path) else ""
 
 
 def _surroundings() -> dict[str, Any]:
-    """What must be the same on both sides for a connect string to mean the same to both."""
+    """Return what must be the same on both sides for a connect string to mean the same to both."""
     own = sorted((k, v) for k, v in os.environ.items() if k.startswith("PG"))
     digest = hashlib.sha256(json.dumps([socket.gethostname(), own]).encode()).hexdigest()
     return {"version": vedur.__version__, "surroundings": digest}
@@ -158,12 +158,12 @@ class _Asker:
     every: float = _TELL_EVERY
 
     def show(self, parts: Parts) -> None:
-        """A line that is no answer yet."""
+        """Send a line that is no answer yet."""
         with contextlib.suppress(OSError):
             _say(self.lines, {"parts": [parts.done, parts.total, parts.seconds]})
 
     def gone(self) -> bool:
-        """An end of file waits to be read."""
+        """Does an end of file wait to be read?"""
         try:
             return not self.client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -172,7 +172,7 @@ class _Asker:
             return True
 
     def close(self) -> None:
-        """The answer says that it is over."""
+        """Leave the connection as it is: the answer says that it is over."""
 
 
 def _checksum(comparer: SparkComparer, asked: dict[str, Any]) -> Any:
@@ -306,12 +306,12 @@ Json = dict[str, Any]
 
 
 def pair_to_json(pair: Pair) -> Json:
-    """All of it, connect strings included: for a socket that nobody else can read."""
+    """Return all of the pair, connect strings included: for a socket that nobody else can read."""
     return asdict(pair)
 
 
 def pair_from_json(said: Json) -> Pair:
-    """The pair again."""
+    """Return the pair that these values of JSON were made from."""
     sides = {name: _side(said[name]) for name in ("source", "target")}
     return Pair(**{**_tuples(said), **sides})
 
@@ -326,17 +326,17 @@ def _tuples(said: Json) -> Json:
 
 
 def sums_from_json(said: Json) -> Sums:
-    """Sums again."""
+    """Return the sums that these values of JSON were made from."""
     return Sums(**said)
 
 
 def buckets_from_json(said: Json) -> Buckets:
-    """Buckets again."""
+    """Return the buckets that these values of JSON were made from."""
     return Buckets(said["mask"], Sums(**said["source"]), Sums(**said["target"]), tuple(said["bad"]))
 
 
 def differences_from_json(said: Json) -> Differences:
-    """Differences again."""
+    """Return the differences that these values of JSON were made from."""
     rows = tuple(Difference(r["kind"], r["key"], tuple(r["columns"])) for r in said["rows"])
     return Differences(said["missing"], said["extra"], said["different"], rows)
 

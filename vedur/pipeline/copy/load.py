@@ -96,7 +96,7 @@ class SparkLoader:
         return unchanged(source, plan)
 
     def store(self, target: Database, plan: TableCopy) -> None:
-        """As `store_slices`."""
+        """Store slices, as `store_slices` does."""
         store_slices(target, plan)
 
     @property
@@ -112,7 +112,7 @@ class SparkLoader:
     def plan_together(
         self, source: Database, target: Database, queue: str, tables: Sequence[TableMap]
     ) -> dict[str, TableCopy]:
-        """As `plan.plan_together`."""
+        """Plan tables together, as `plan.plan_together` does."""
         return plan_together(source, target, queue, tables)
 
     def unchanged_together(self, source: Database, plans: Mapping[str, TableCopy]) -> set[str]:
@@ -246,7 +246,7 @@ class Budget:
 
     @contextmanager
     def load(self) -> Iterator[None]:
-        """A load that wants a share for as long as it runs."""
+        """Count a load, which wants a share for as long as it runs."""
         with self._changed:
             self._loads += 1
         try:
@@ -259,7 +259,7 @@ class Budget:
 
     @contextmanager
     def take(self, wanted: int, given_up: Callable[[], bool] = lambda: False) -> Iterator[int]:
-        """Connections for one job of a load: its share, or what is free; waits for the first.
+        """Take connections for one job of a load: its share, or what is free; waits for the first.
 
         Others may hold all for hours: raises `CopyAbandoned` when the load is given up meanwhile.
         """
@@ -385,7 +385,8 @@ class LoadTask:
         return handed.pass_on(source, out, target, into, keep=keep)
 
     def _require_same_file(self, source: Database, piece: Slice) -> None:
-        """A rewrite writes rows that no older snapshot sees, or moves them to other pages.
+        """Lock the table of a slice, and raise where it has another file: a rewrite writes rows
+        that no older snapshot sees, or moves them to other pages.
 
         The lock comes first, so what is seen here holds until the slice is read.
         """
@@ -394,7 +395,8 @@ class LoadTask:
             raise changed(self.table.table)
 
     def _require_same_shape(self) -> None:
-        """What the driver does at the end of other loads: table and snapshot were there all along.
+        """Raise unless table and snapshot were there all along, which the driver checks at the end
+        of other loads.
 
         A snapshot can be imported only while the session that exported it lives.
         """
@@ -412,7 +414,7 @@ class LoadTask:
         return bool(target.query(query("copy", "still_in_copy"), words))
 
     def open_source(self) -> Database:
-        """A session on the provider that sees the snapshot."""
+        """Open a session on the provider that sees the snapshot."""
         source = connect(
             self.source,
             name="copy_source",

@@ -111,7 +111,7 @@ class TableCopy:
         return text.encode("ascii", "replace").decode()[:63]
 
     def copy_out(self, piece: Slice) -> str:
-        """The statement that reads a slice on the provider."""
+        """Return the statement that reads a slice on the provider."""
         where = [f"ctid >= '({piece.first},0)'::tid"] if piece.first else []
         if piece.end is not None:
             where.append(f"ctid < '({piece.end},0)'::tid")
@@ -125,7 +125,7 @@ class TableCopy:
         return f"copy ({source}) to stdout (format {self.format})"
 
     def lock_out(self, piece: Slice) -> str:
-        """The statement that keeps a slice's table as it is until the transaction ends."""
+        """Return the statement that keeps a slice's table as it is until the transaction ends."""
         only = "" if self.whole_tree else "only "
         return query("copy", "lock_source").format(source=f"{only}{piece.leaf.quoted}")
 
@@ -215,7 +215,7 @@ def columns_to_make(
 def _require(
     table: str, names: Mapping[str, str], source: Sequence[Column], target: Sequence[Column]
 ) -> None:
-    """A column that was asked for by name cannot be passed over."""
+    """Raise where a column that was asked for by name is missing: it cannot be passed over."""
     lists = (("provider", names.keys(), source), ("subscriber", names.values(), target))
     for side, wanted, columns in lists:
         lacking = sorted(set(wanted) - {c.name for c in columns})

@@ -91,7 +91,7 @@ class _Source:
             self._db.close()
 
     def at_snapshot(self) -> Database:
-        """A new transaction at the snapshot."""
+        """Open a new transaction at the snapshot."""
         if self._db is None or self._db.closed:
             self._db = self.task.open_source()
             return self._db
@@ -101,7 +101,8 @@ class _Source:
 
 
 def together_title(tables: Sequence[str]) -> str:
-    """What Spark's pages call a load of several tables: a page is to say whose job it shows."""
+    """Return what Spark's pages call a load of several tables: a page is to say whose job it
+    shows."""
     more = len(tables) - _TITLE_NAMES
     named = ", ".join(tables[:_TITLE_NAMES]) + (f" and {more} more" if more > 0 else "")
     return f"copy of {len(tables)} tables: {named}"

@@ -48,7 +48,7 @@ class RepairTable:
 
     @classmethod
     def read(cls, db: Database, pair: Pair) -> RepairTable:
-        """From the target's catalog."""
+        """Read the table from the target's catalog."""
         table = parse_name(pair.dest)
         columns = read_columns(db, table)
         target_names = dict(zip(pair.column_names, pair.target_names, strict=True))
@@ -75,7 +75,7 @@ class RepairTable:
 
 
 def _all_uniques(db: Database, table: QualifiedName) -> tuple[list[set[str]], list[set[str]]]:
-    """Column sets that can collide, and those among them that the server checks here."""
+    """Read column sets that can collide, and those among them that the server checks here."""
     rows = db.query(query("compare", "all_uniques"), [table.quoted])
     uniques = [set(r.columns or ()) for r in rows]
     return uniques, [u for u, r in zip(uniques, rows, strict=True) if r.checked]

@@ -342,7 +342,7 @@ def _csv_blocks(slice_id: int, shape: Shape, entries: Sequence[Entry]) -> Iterat
 
 
 def _whole(event: Event, extra: tuple[Any, ...]) -> Event:
-    """The event with all that the queue has of it."""
+    """Return the event with all that the queue has of it."""
     time, extra2, extra3, extra4, tick = extra or (None,) * 5
     return replace(
         event, ev_extra2=extra2, ev_extra3=extra3, ev_extra4=extra4, ev_time=time, tick=tick

@@ -65,7 +65,7 @@ class Result:
     missing_columns: dict[str, set[str]] = field(default_factory=dict)  # left out, by table
 
     def miss(self, table: str, count: int) -> None:
-        """Updates that found no row: counted, never invented."""
+        """Count updates that found no row: they are counted, never invented."""
         if count:
             self.missing += count
             self.missing_tables[table] = self.missing_tables.get(table, 0) + count
@@ -116,20 +116,21 @@ class Commit:
         return self.result
 
     def _renamed(self) -> tuple[TableMap, ...]:
-        """The tables under the names that they have here now: a script may have renamed some."""
+        """Read the tables under the names that they have here now: a script may have renamed
+        some."""
         rows = self.db.query(query("replay", "dest_names"), [self.staged.queue])
         now = {row.table_name: row.dest_table for row in rows}
         self.wanted = tuple(replace(w, dest=now.get(w.name, w.dest)) for w in self.wanted)
         return self.wanted
 
     def _as_they_are(self) -> dict[str, TableSpec]:
-        """Nobody has looked at columns of events that are staged as they came: a column that
-        the target lacked when its tables were last read may be there now."""
+        """Read the tables of events that are staged as they came. Nobody has looked at the columns
+        of those: one that the target lacked when its tables were last read may be there now."""
         logged = [w for w in self.wanted if (t := self.staged.tables.get(w.name)) and t.logged]
         return {**self.staged.specs, **self.load_specs(logged)}
 
     def _require_order(self) -> None:
-        """Net changes do not show the events that the quarantine must see."""
+        """Raise where net changes would hide events that the quarantine must see."""
         if self.quarantine is None:
             return
         net = {name for name, table in self.staged.tables.items() if table.rows}
@@ -141,9 +142,9 @@ class Commit:
                 )
 
     def _require_shapes(self) -> None:
-        """Staging columns have the types that the tables had when they were last read: a value
-        would be rounded or cut on its way through an old one. Nobody can alter the tables from
-        here on."""
+        """Lock the tables, and raise where types have changed. Staging columns have those that the
+        tables had when they were last read: a value would be rounded or cut on its way through an
+        old one. Nobody can alter the tables from here on."""
         specs = [self.staged.specs[n] for n, table in self.staged.tables.items() if table.rows]
         if not specs:
             return
@@ -166,8 +167,8 @@ class Commit:
                 )
 
     def _require_logged(self, staged: Staged) -> None:
-        """All events that were announced are there. A crash of the server empties staging tables,
-        and so would a second worker; once they have been counted they stay."""
+        """Raise unless all events that were announced are there. A crash of the server empties
+        staging tables, and so would a second worker; once they have been counted they stay."""
         announced = sum(table.logged for table in staged.tables.values())
         if not announced:
             return
@@ -270,7 +271,8 @@ class Commit:
                 yield replace(merge, partition=partition, moment=chosen)
 
     def _merge_together(self, group: Sequence[_Known], before: int) -> None:
-        """Several small tables at once; if the server refuses, by halves to see which it is."""
+        """Merge several small tables at once; if the server refuses, by halves to see which it
+        is."""
         try:
             with self.db.transaction():
                 done = merge_together(self.db, [(merge, steps) for _, merge, steps in group])
@@ -324,7 +326,7 @@ class Commit:
         self._in_order(again, {name: self.staged.specs[name]}, after, before)
 
     def _try_in_order(self, name: str, after: int, before: int, error: DatabaseError) -> None:
-        """The server refused net changes: replay the table's events one by one.
+        """Replay a table's events one by one, as the server refused net changes.
 
         If one fails it is the one to blame. If none does, then only the net changes were in each
         other's way, and the events in their order are what counts.

@@ -106,8 +106,8 @@ class Untouched:
         return size + 200
 
     def _moments(self, names: tuple[str, ...]) -> list[int]:
-        """The places of moments with a time zone or without among these columns: JSON and the
-        session of a writer have another text for them than a copy."""
+        """Return the places of moments with a time zone or without among these columns: JSON and
+        the session of a writer have another text for them than a copy."""
         found = self._places.get(names)
         if found is None:
             kinds = [self.spec.by_name.get(self.spec.local(name) or "") for name in names]
@@ -164,8 +164,8 @@ def _run(function: RowFunction, changes: list[Change]) -> list[Change | None]:
 
 
 def _left(old: Change, rows: Iterator[Change | None]) -> Change | None:
-    """What is left of a change: a row that the handler leaves out is deleted here, if a change of
-    it may have found it here. Takes the next of `rows` for a change that has a row."""
+    """Return what is left of a change: a row that the handler leaves out is deleted here, if a
+    change of it may have found it here. Takes the next of `rows` for a change that has a row."""
     if old.kind is Kind.DELETE:
         return old
     new = next(rows)
@@ -176,7 +176,7 @@ def _left(old: Change, rows: Iterator[Change | None]) -> Change | None:
 
 
 def _decode(data: str, said: EventType, spec: TableSpec) -> tuple[tuple[str, ...], list[Any]]:
-    """Names and values as COPY would have them."""
+    """Return names and values as COPY would have them."""
     if said.format == "urlenc":
         mends = spec.rows is not None and spec.rows.mends
         encoded, values = split_urlenc(mended_urlenc(data) if mends else data)
@@ -191,8 +191,8 @@ def _decode(data: str, said: EventType, spec: TableSpec) -> tuple[tuple[str, ...
 
 
 def moment_in_utc(text: Any) -> Any:
-    """A moment as COPY writes it in a session of time zone UTC; what cannot be read (infinity,
-    years beyond 9999, BC) differs in the letter T at most."""
+    """Return a moment as COPY writes it in a session of time zone UTC; what cannot be read
+    (infinity, years beyond 9999, BC) differs in the letter T at most."""
     if not isinstance(text, str):
         return text
     plain = _ISO_T.sub(r"\1 ", text)

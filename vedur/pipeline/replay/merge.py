@@ -407,7 +407,8 @@ class TableMerge:
         )
 
     def _reinsert(self, selected: Selection, shape: int, columns: tuple[str, ...]) -> str:
-        """Columns that the events do not have keep the value of the row taken out."""
+        """Return SQL that inserts the rows anew: columns that the events do not have keep the value
+        of the row taken out."""
         columns = tuple(c for c in columns if c != PART)
         others = (c.name for c in self.spec.stage_columns if c.name not in columns)
         kept = [name for name in others if name != PART]
@@ -427,7 +428,8 @@ class TableMerge:
         )
 
     def _identity_in_the_way(self) -> bool:
-        """GENERATED ALWAYS AS IDENTITY accepts an inserted value, but no update of it."""
+        """Does a column forbid updates? GENERATED ALWAYS AS IDENTITY accepts an inserted value, but
+        no update of it."""
         return any(c.identity_always and c.name not in self.keys for c in self.spec.stage_columns)
 
     # -- rewriting what is staged ---------------------------------------------------------------
@@ -529,7 +531,7 @@ def _texts(steps: Iterable[Step]) -> list[str]:
 
 
 def _counted(steps: Iterable[Step], answers: Iterator[Any]) -> Merged:
-    """What steps have done; each that has a statement takes an answer."""
+    """Return what steps have done; each that has a statement takes an answer."""
     done = Merged()
     for step in steps:
         done.add(step.done(next(answers) if step.text else step.of))

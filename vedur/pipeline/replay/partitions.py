@@ -9,7 +9,7 @@ from vedur.tables.mapping import TableSpec
 
 
 def read_moment(db: Database, spec: TableSpec, source: EventRange | None) -> str:
-    """Return the time that chooses the partition of a batch, as a clock on the wall shows it.
+    """Read the time that chooses the partition of a batch, as a clock on the wall shows it.
 
     What comes from the quarantine has no batch any more: then it is the time of its replay.
     """
@@ -20,8 +20,8 @@ def read_moment(db: Database, spec: TableSpec, source: EventRange | None) -> str
 
 
 def find_partition(db: Database, spec: TableSpec, moment: str) -> str | None:
-    """Return the partition of a time, quoted, and make it if it is not there; None where what
-    belongs there is to be left out."""
+    """Find the partition of a time, quoted, and make it if it is not there; None where what belongs
+    there is to be left out."""
     words = [spec.home, spec.partition_words, moment]
     found = db.value(query("replay", "make_partition"), words)
     return None if found is None else str(found)

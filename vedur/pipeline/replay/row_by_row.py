@@ -117,7 +117,7 @@ class RowWise:
         return moment
 
     def table(self, event: Event) -> str:
-        """The name in the set of an event's table."""
+        """Return the name in the set of an event's table."""
         return event.ev_extra1 or parse_type(event.ev_type).table or ""
 
     def empties(self, event: Event) -> bool:
@@ -126,7 +126,7 @@ class RowWise:
         return said.op == "R" and not _takes_all(self._spec(event, said))
 
     def key(self, event: Event) -> RowKey | None:
-        """The row that an event is about, None where that cannot be told."""
+        """Return the row that an event is about, None where that cannot be told."""
         said = parse_type(event.ev_type)
         if said.op == "R" or _takes_all(self._spec(event, said)):
             return None  # where all events are passed on, they stay in order
@@ -178,7 +178,7 @@ class RowWise:
         return self.tables[event.ev_extra1 or said.table or ""]
 
     def statements(self, event: Event) -> list[tuple[str, str, list[Any]]]:
-        """The statements of an event: an operation to count (small where a row may well be
+        """Return the statements of an event: an operation to count (small where a row may well be
         missing), text, parameters. None at all if it would change nothing."""
         said = parse_type(event.ev_type)
         spec = self._spec(event, said)
@@ -200,7 +200,7 @@ class RowWise:
         sets: dict[str, str | None],
         where: dict[str, str | None],
     ) -> list[tuple[str, str, list[Any]]]:
-        """Statements for a table whose rows go to partitions."""
+        """Return statements for a table whose rows go to partitions."""
         target = spec.partitions
         assert target is not None
         if said.format == "sql":
@@ -232,7 +232,8 @@ class RowWise:
     def _placed(
         self, spec: TableSpec, row: dict[str, str | None]
     ) -> tuple[list[tuple[str, str, list[Any]]], list[tuple[str, str, list[Any]]]]:
-        """What must run before and after a row is written to a table whose column decides."""
+        """Return what must run before and after a row is written to a table whose column
+        decides."""
         target = spec.partitions
         assert target is not None
         if target.field is None:
@@ -283,8 +284,8 @@ class RowWise:
     def _written(
         self, spec: TableSpec, said: EventType, values: dict[str, Any], where: dict[str, Any]
     ) -> tuple[str, list[Any]]:
-        """The statement that writes a row, and its values. GENERATED ALWAYS AS IDENTITY takes no
-        update, but an inserted value: the row is put in its place anew."""
+        """Return the statement that writes a row, and its values. GENERATED ALWAYS AS IDENTITY
+        takes no update, but an inserted value: the row is put in its place anew."""
         if said.op == "U" and (
             spec.is_tree or any(spec.by_name[n].identity_always for n in values)
         ):
@@ -296,7 +297,8 @@ class RowWise:
     def _here(
         self, event: Event, spec: TableSpec, row: dict[str, str | None], *, key: bool = False
     ) -> dict[str, str | None]:
-        """The values under the names that columns have here; what does not come here is left out.
+        """Return the values under the names that columns have here; what does not come here is left
+        out.
 
         The key must be there, whatever is said of other columns that the target lacks.
         """
@@ -315,8 +317,8 @@ class RowWise:
     def _in_part(
         self, spec: TableSpec, said: EventType, values: dict[str, Any], where: dict[str, Any]
     ) -> list[tuple[str, str, list[Any]]]:
-        """Changes of a table that holds a part of the rows: in, within, or out of it; or of one
-        that keeps the latest version, which an update may bring.
+        """Return the statements for a change of a table that holds a part of the rows: in, within,
+        or out of it; or of one that keeps the latest version, which an update may bring.
 
         A fragment of SQL does not have the whole row, so it cannot bring a row in.
         """
@@ -338,8 +340,9 @@ class RowWise:
     def _in_own_part(
         self, spec: TableSpec, said: EventType, values: dict[str, Any], where: dict[str, Any]
     ) -> list[tuple[str, str, list[Any]]]:
-        """An update of a table that shares its place with others: only its own rows may change, and
-        afterwards nothing would tell a row that has left the part from one of the others'."""
+        """Return the statements for an update of a table that shares its place with others: only
+        its own rows may change, and afterwards nothing would tell a row that has left the part from
+        one of the others'."""
         row = {**values, **where}
         if said.format == "sql":
             moved = sorted(set(values) & set(spec.looks_at))
@@ -466,7 +469,7 @@ class RowWise:
 
 
 def _moment_of(db: Database, spec: TableSpec) -> str:
-    """An expression for the time of a row, with a parameter for the column that decides."""
+    """Read an expression for the time of a row, with a parameter for the column that decides."""
     assert spec.partitions is not None and spec.partitions.field is not None
     kind = unbounded(spec.by_name[spec.partitions.field].type)
     words = [spec.home, spec.partitions.field, f"\x01::{kind}"]
@@ -480,7 +483,7 @@ def _takes_all(spec: TableSpec) -> bool:
 
 
 def _of_partition(spec: TableSpec, partition: str) -> TableSpec:
-    """The same table, whose rows are in one of its partitions."""
+    """Return the same table, whose rows are in one of its partitions."""
     columns = tuple(c for c in spec.columns if c.name != PART)
     return replace(spec, dest=partition, columns=columns, by_name={})
 

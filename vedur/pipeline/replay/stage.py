@@ -131,7 +131,7 @@ class SparkReplay:
         self._raw.forget()
 
     def specs(self, db: Database, wanted: Iterable[TableMap], slot: int) -> dict[str, TableSpec]:
-        """The tables of a batch with their staging tables in place; needs autocommit.
+        """Read the tables of a batch, and put their staging tables in place; needs autocommit.
 
         The other slot is left alone: its changes may be about to be merged.
         """
@@ -151,8 +151,8 @@ class SparkReplay:
         return {w.name: known[w] for w in tables}
 
     def _load(self, db: Database, wanted: Iterable[TableMap]) -> dict[str, TableSpec]:
-        """The target's tables; one that is not there has no columns, and its events will fail. Its
-        handler sees them all the same: they are staged, and may be quarantined."""
+        """Read the target's tables; one that is not there has no columns, and its events will fail.
+        Its handler sees them all the same: they are staged, and may be quarantined."""
         tables = tuple(wanted)
         found = load_specs(db, self.queue, tables, lenient=True, strict=self._strict)
         for table in tables:
@@ -262,7 +262,8 @@ class SparkReplay:
     def _suspect(
         self, error: DatabaseError, specs: dict[str, TableSpec], slot: int, known: frozenset[str]
     ) -> str:
-        """The table whose net changes a task could not write; raises the error if there is none."""
+        """Return the table whose net changes a task could not write; raises the error if there is
+        none."""
         text = str(error.values.get("query"))
         for name, spec in specs.items():
             if name not in known and stage_name(spec, slot) in text and is_about_event(error):
@@ -402,7 +403,8 @@ class SparkReplay:
         return self._run(staged.source, specs, staged.slot, frozenset(specs), None)
 
     def done(self, db: Database, slot: int) -> None:
-        """The slot was merged (or given up): empty its tables when it pays; needs autocommit."""
+        """Empty the tables of a slot that was merged (or given up) when it pays; needs
+        autocommit."""
         used, self._used[slot] = self._used[slot], set()
         for stage in used:
             self._passed[stage] += self._rows[stage]

@@ -30,12 +30,12 @@ class Part:
 
     @classmethod
     def read(cls, said: dict[str, Any]) -> Part:
-        """As the summary of a task has it."""
+        """Return a part as the summary of a task has it."""
         return cls(int(said["slice"]), said["first"], said["last"], read_kinds(said["kinds"]))
 
 
 def read_kinds(said: dict[str, int]) -> Counter[tuple[Kind, int]]:
-    """Rows by kind and shape; a summary writes `kind/shape`."""
+    """Return rows by kind and shape; a summary writes `kind/shape`."""
     return Counter({(Kind(k[0]), int(k[2:])): n for k, n in said.items()})
 
 
@@ -170,7 +170,7 @@ class Staged:
 
 
 def combined(first: Staged, second: Staged) -> Staged:
-    """Two adjacent ranges in one slot as one; to be merged only if they `fit_together`."""
+    """Return two adjacent ranges in one slot as one; to be merged only if they `fit_together`."""
     assert first.source is not None and second.source is not None
     both = Staged(
         first.queue,
@@ -211,7 +211,7 @@ class Restage:
 
 
 def check(staged: Staged) -> Restage | None:
-    """Can this be merged? None if so."""
+    """Return why this must be staged again before it can be merged; None if it need not."""
     scripts = staged.scripts
     if scripts:
         # Two ranges put together may have been staged with different scripts in mind, or one

@@ -32,12 +32,13 @@ _LOG_DEFINITION = "vedur staging log of whole events"
 
 
 def stage_name(spec: TableSpec, slot: int) -> str:
-    """The staging table of a table in a slot, quoted."""
+    """Return the staging table of a table in a slot, quoted."""
     return f"vedur_work.{quote_ident(f'{spec.stage}_{slot}')}"
 
 
 def log_name(queue: str, slot: int) -> str:
-    """The table of events staged as they are, quoted: the "log" of a slot, see `collapse.py`."""
+    """Return the table of events staged as they are, quoted: the "log" of a slot, see
+    `collapse.py`."""
     return f"vedur_work.{quote_ident(f'{stage_prefix(queue)}log_{slot}')}"
 
 

@@ -155,8 +155,8 @@ class _Attempt:
         self.raw = forwarded.count
 
     def _timed(self) -> str:
-        """Events of some tables tell their time, and of some all that there is. One that was in
-        quarantine has its time in its row, or nowhere."""
+        """Return SQL by which events of some tables tell their time, and of some all that there is.
+        One that was in quarantine has its time in its row, or nowhere."""
         tables, seen = self.task.tables.items(), self.collapser.seen
         timed = [name for name, spec in tables if spec.by_event and not seen]
         whole = [name for name, spec in tables if spec.calls is not None]
@@ -257,7 +257,7 @@ class _Attempt:
 
 
 def _rest(event: Event, tables: dict[str, TableSpec]) -> str | None:
-    """What the log keeps beside the fields that replay needs, for tables that need it."""
+    """Return what the log keeps beside the fields that replay needs, for tables that need it."""
     if tables[event.ev_extra1 or ""].calls is None:
         return None
     extra = (event.ev_extra2, event.ev_extra3, event.ev_extra4)
@@ -265,8 +265,8 @@ def _rest(event: Event, tables: dict[str, TableSpec]) -> str | None:
 
 
 def _read_blocks(source: Database, text: str, mended: Collection[bytes]) -> Iterator[bytes]:
-    """Events as UTF-8. A database without an encoding has any bytes: the server would refuse to
-    send all of a slice for one of them, and not say which. Events of some tables are mended."""
+    """Read events as UTF-8. A database without an encoding has any bytes: the server would refuse
+    to send all of a slice for one of them, and not say which. Events of some tables are mended."""
     if source.encoding != "SQL_ASCII":
         yield from copy_blocks(source, text, _READ_BYTES)
         return
@@ -277,7 +277,8 @@ def _read_blocks(source: Database, text: str, mended: Collection[bytes]) -> Iter
 
 
 def _groups(buffers: dict[str, TableBuffer]) -> Iterator[dict[str, TableBuffer]]:
-    """Tables with few changes go to the server in one query, others alone."""
+    """Yield the tables that go to the server in one query: those with few changes together, others
+    alone."""
     small: dict[str, TableBuffer] = {}
     for name, buffer in buffers.items():
         if buffer.waiting is not None or len(buffer.entries) > FEW_CHANGES:

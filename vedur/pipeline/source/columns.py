@@ -62,7 +62,8 @@ CONVERTIBLE = (T.StringType, T.DecimalType, *(type(t) for t in SIMPLE.values()))
 
 
 def spark_type(type_name: str) -> T.DataType:
-    """The Spark type that holds every value of a type, or nearly; text for all that has none.
+    """Return the Spark type that holds every value of a type, or nearly; text for all that has
+    none.
 
     Dates before year 1 or after 9999, `infinity` and the NaN of a numeric have no place in Spark:
     for them a schema that says `string` can be given.
@@ -75,19 +76,20 @@ def spark_type(type_name: str) -> T.DataType:
 
 
 def event_schema() -> T.StructType:
-    """Rows without option `table`."""
+    """Return the schema of rows without option `table`."""
     return T.StructType([T.StructField(name, kind) for name, kind, _ in EVENT_COLUMNS])
 
 
 def load_columns(db: Database, table: str) -> dict[str, str]:
-    """The table's columns and their types as SQL writes them; empty if there is no such table."""
+    """Read the table's columns and their types as SQL writes them; empty if there is no such
+    table."""
     params = {"names": [table], "relations": [parse_name(table).quoted]}
     rows = db.query(query("replay", "table_columns"), params)
     return {row.column_name: row.type_name for row in rows}
 
 
 def table_schema(table: str, columns: dict[str, str], prefix: str) -> T.StructType:
-    """Rows with option `table`, derived from the table as it is now."""
+    """Return the schema of rows with option `table`, derived from the table as it is now."""
     if not columns:
         raise StateError(
             f'table "{table}" does not exist in this database: check the name, '
@@ -100,7 +102,8 @@ def table_schema(table: str, columns: dict[str, str], prefix: str) -> T.StructTy
 
 
 def _refuse_clashes(table: str, prefix: str, names: Iterable[str]) -> None:
-    """Spark's names are not case-sensitive: neither is this."""
+    """Raise where two names are one for Spark: its names are not case-sensitive, and neither is
+    this."""
     seen = {name.lower(): "the source's own" for name in EVENT_TYPES}
     for name in names:
         at = (prefix + name).lower()
@@ -117,7 +120,8 @@ def _refuse_clashes(table: str, prefix: str, names: Iterable[str]) -> None:
 def check_schema(
     schema: T.StructType, table: str | None, columns: dict[str, str] | None, prefix: str
 ) -> None:
-    """A schema that the user gave: every column must be ours or the table's, of a type we make.
+    """Raise unless a schema that the user gave fits: every column must be ours or the table's, of a
+    type we make.
 
     `columns` are the table's, None if they are not known here.
     """

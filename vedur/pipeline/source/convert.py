@@ -19,7 +19,7 @@ _BOOLEANS = {None: None, "t": True, "true": True, "f": False, "false": False}
 
 
 def to_arrow(texts: Texts, kind: pa.DataType, column: str, event_ids: Sequence[str]) -> pa.Array:
-    """One column of a batch; `event_ids` name the rows in errors."""
+    """Return one column of a batch; `event_ids` name the rows in errors."""
     make = _maker(kind)
     try:
         return make(texts)
@@ -59,5 +59,5 @@ def _first_bad(texts: Texts, make: Callable[[Texts], pa.Array]) -> int:
 
 
 def micros(texts: Texts, kind: Any) -> pa.Array:
-    """Microseconds since 1970, as the server counted them."""
+    """Return microseconds since 1970, as the server counted them."""
     return pa.array(texts, pa.string()).cast(pa.int64()).cast(kind)

@@ -39,7 +39,7 @@ def find_queue(db: Database, queue: str) -> Reach:
 
 
 def resolve(reach: Reach, queue: str, offset: Offset) -> int:
-    """A word or number as a tick; one that the queue has not reached is an error."""
+    """Return a word or number as a tick; one that the queue has not reached is an error."""
     if offset == "earliest":
         return reach.first
     if offset == "latest":
@@ -53,7 +53,7 @@ def resolve(reach: Reach, queue: str, offset: Offset) -> int:
 
 
 def existing(db: Database, options: SourceOptions, reach: Reach, tick: int) -> int:
-    """The tick itself or, where there is a gap in the numbers, the one before it.
+    """Read the tick itself or, where there is a gap in the numbers, the one before it.
 
     Older than all that is left means that events are lost: an error, or the oldest that is left.
     """
@@ -75,7 +75,7 @@ def existing(db: Database, options: SourceOptions, reach: Reach, tick: int) -> i
 
 
 def end_within(db: Database, queue: str, start: int, last: int, limit: int | None) -> int:
-    """How far a micro-batch goes: the last tick within the limit, one tick at least."""
+    """Read how far a micro-batch goes: the last tick within the limit, one tick at least."""
     if limit is None or last <= start:
         return max(start, last)
     row = db.one(query("source", "tick_at_most"), [queue, start])
@@ -90,7 +90,8 @@ def end_within(db: Database, queue: str, start: int, last: int, limit: int | Non
 def plan_slices(
     db: Database, options: SourceOptions, reach: Reach, start: int, end: int
 ) -> list[Slice]:
-    """The events after `start` up to `end` as partitions; none if there are no ticks between."""
+    """Read the ticks after `start` up to `end`, and cut their events into partitions; none if there
+    are no ticks between."""
     start = existing(db, options, reach, start)
     if end <= start:
         return []
@@ -106,7 +107,7 @@ def plan_slices(
 
 
 def take_place(db: Database, options: SourceOptions, reach: Reach) -> int:
-    """Where a new stream begins; with a consumer, its place in the queue is taken.
+    """Read where a new stream begins; with a consumer, write its place in the queue.
 
     A consumer that is there already has a place, and events after it may be unread: only the
     number of a tick moves it.
@@ -123,7 +124,7 @@ def take_place(db: Database, options: SourceOptions, reach: Reach) -> int:
 
 
 def keep_place(db: Database, options: SourceOptions, reach: Reach, start: int) -> None:
-    """At a restart: a consumer that was dropped meanwhile is registered where the query stands."""
+    """Register a consumer that was dropped meanwhile where the query stands; asked at a restart."""
     if options.consumer is None:
         return
     if get_subscription(db, options.queue, options.consumer) is None:
@@ -133,6 +134,6 @@ def keep_place(db: Database, options: SourceOptions, reach: Reach, start: int) -
 
 
 def advance(db: Database, options: SourceOptions, tick: int) -> None:
-    """Everything up to the tick is done: rotation may have it."""
+    """Write that everything up to the tick is done: rotation may have it."""
     params = {"queue": options.queue, "consumer": options.consumer, "tick": tick}
     db.query(query("source", "advance_consumer"), params)

@@ -58,11 +58,11 @@ class QueueSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format()` takes."""
+        """Return the name that `format()` takes."""
         return "pgq"
 
     def schema(self) -> StructType:
-        """The columns of an event or, with option `table`, of that table's changes."""
+        """Read the columns of an event or, with option `table`, of that table's changes."""
         options = read_options(self.options, "both")
         if options.table is None:
             return event_schema()
@@ -71,16 +71,16 @@ class QueueSource(DataSource):
         return table_schema(options.table, columns, options.prefix)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For `spark.read`."""
+        """Return the reader for `spark.read`."""
         return BatchReader(read_options(self.options, "batch"), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """For `spark.readStream`."""
+        """Return the reader for `spark.readStream`."""
         return StreamReader(read_options(self.options, "stream"), schema)
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
-    """What Spark compares the first batch with."""
+    """Return the schema that Spark compares the first batch with."""
     if "timezone" in inspect.signature(to_arrow_schema).parameters:
         return to_arrow_schema(schema, timezone="UTC")
     return to_arrow_schema(schema)  # Spark 4.1
@@ -129,7 +129,8 @@ class _Reader:
             db.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """On an executor: the events of a slice; Spark sends None where there are no slices."""
+        """Read the events of a slice, on an executor; Spark sends None where there are no
+        slices."""
         if isinstance(partition, Slice):
             reader = SliceReader(self.options_read, _arrow_schema(self.wanted), partition)
             yield from reader.read()
@@ -139,7 +140,7 @@ class BatchReader(_Reader, DataSourceReader):
     """The events between two ticks, as they are when the query is planned."""
 
     def partitions(self) -> list[InputPartition]:
-        """Slices of about equal size."""
+        """Read the ticks, and cut them into slices of about equal size."""
         try:
             return list(self._with_db(self._plan))
         finally:
@@ -164,7 +165,8 @@ class _StreamReader(_Reader, DataSourceStreamReader):
     # -- where to read -------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        """Of a query without a checkpoint."""
+        """Read the offset at which a query without a checkpoint begins; with a consumer, write its
+        place."""
         options = self.options_read
 
         def start(db: Database) -> int:
@@ -176,7 +178,7 @@ class _StreamReader(_Reader, DataSourceStreamReader):
         return self._offset(tick)
 
     def _end(self, start: int, limit: int | None) -> int:
-        """Where the micro-batch after `start` ends; `start` itself if there is nothing new."""
+        """Read where the micro-batch after `start` ends; `start` itself if there is nothing new."""
         options = self.options_read
 
         def look(db: Database) -> int:
@@ -195,7 +197,7 @@ class _StreamReader(_Reader, DataSourceStreamReader):
         return self._with_db(look)
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """The newest tick, for the progress that Spark shows."""
+        """Read the newest tick, for the progress that Spark shows."""
         return self._offset(self._newest())
 
     def _newest(self) -> int:
@@ -205,7 +207,8 @@ class _StreamReader(_Reader, DataSourceStreamReader):
     # -- reading -------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Slices of the ticks after `start` up to `end`."""
+        """Read the ticks after `start` up to `end`, and cut them into slices; a consumer that was
+        dropped is registered again."""
         options = self.options_read
         first, last = self._tick(start), self._tick(end)
 
@@ -220,13 +223,13 @@ class _StreamReader(_Reader, DataSourceStreamReader):
         return self._with_db(plan)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark has written down that everything up to here is done."""
+        """Advance the consumer: Spark has written down that everything up to here is done."""
         if self.options_read.consumer is not None:
             tick = self._tick(end)
             self._with_db(lambda db: position.advance(db, self.options_read, tick))
 
     def stop(self) -> None:
-        """The query ends."""
+        """Close the connection: the query ends."""
         self._close()
 
     # -- offsets -------------------------------------------------------------------------------
@@ -247,17 +250,17 @@ class LimitedStreamReader(_StreamReader, SupportsTriggerAvailableNow):
     """With what Spark has since 4.2: limits, and a target for Trigger.AvailableNow."""
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What option `maxEventsPerTrigger` says."""
+        """Return what option `maxEventsPerTrigger` says."""
         limit = self.options_read.max_events
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next micro-batch."""
+        """Read the end of the next micro-batch."""
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return self._offset(self._end(self._tick(start), rows))
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """The newest tick now is the last that this run reads."""
+        """Read the newest tick now, which is the last that this run reads."""
         self._target = self._newest()
 
 
@@ -270,7 +273,7 @@ class PlainStreamReader(_StreamReader):
             raise UsageError('option "maxEventsPerTrigger" needs Spark 4.2 or newer: leave it out')
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
-        """The newest tick."""
+        """Read the newest tick."""
         return self._offset(self._newest())
 
 

@@ -72,7 +72,7 @@ class Ticks:
         self._known: dict[str, tuple[str, str]] = {}
 
     def of(self, txid: str) -> tuple[str, str]:
-        """Number and time of the tick."""
+        """Return the number and the time of the tick of a transaction."""
         found = self._known.get(txid)
         if found is None:
             number = int(txid)
@@ -117,7 +117,7 @@ class SliceReader:
         self.own = {n[cut:]: n for n in schema.names if n not in EVENT_TYPES}
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """The slice as Arrow batches."""
+        """Read the slice as Arrow batches."""
         with link(self.options.connstr, "queue", keep=True) as db:
             db.without_timeouts()
             with db.transaction():

@@ -31,7 +31,8 @@ _SILENT = "-Xshare:auto -Xlog:disable -Xlog:all=error:stderr"
 
 
 def java_settings(given: Mapping[str, str], dump: str = "") -> dict[str, str]:
-    """Settings for the Java that `given` would start; with `dump`, one that writes that archive."""
+    """Return settings for the Java that `given` would start; with `dump`, one that writes that
+    archive."""
     if "spark.remote" in given:
         return {}
     words = [QUICK]
@@ -45,7 +46,7 @@ def java_settings(given: Mapping[str, str], dump: str = "") -> dict[str, str]:
 
 
 def archive() -> Path | None:
-    """Where the archive for the Java and the Spark at hand belongs; None without either."""
+    """Return where the archive for the Java and the Spark at hand belongs; None without either."""
     java, jars = _java(), _jars()
     if java is None or jars is None:
         return None
@@ -111,7 +112,7 @@ def make_archive() -> Path | None:
 
 
 def _remove_old(current: Path) -> None:
-    """Archives of Javas and Sparks that were here before, but for the newest few."""
+    """Remove archives of Javas and Sparks that were here before, but for the newest few."""
     with contextlib.suppress(OSError):
         known = sorted(current.parent.glob("java-*.jsa"), key=lambda p: p.stat().st_mtime)
         for path in known[:-_KEPT]:

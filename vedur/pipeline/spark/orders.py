@@ -139,7 +139,8 @@ class TaskEnd:
     _done: int = _HELLO
 
     def open(self, words: str) -> bool:
-        """Be there, and say so; False where another attempt of this task still is."""
+        """Take the lock of the task and say that it is there; returns False where another attempt
+        of this task still is."""
         self.db.without_timeouts()
         if not self.db.value(query("resident", "hold"), [self.desk.task_lock]):
             return False

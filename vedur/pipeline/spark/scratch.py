@@ -40,7 +40,7 @@ class Scratch:
         fcntl.flock(self._fd, fcntl.LOCK_EX)
 
     def settings(self, given: Mapping[str, str]) -> dict[str, str]:
-        """What makes Spark and its Java use it, unless the operator says where files go."""
+        """Return what makes Spark and its Java use it, unless the operator says where files go."""
         found = {} if _DIRECTORY in given else {_DIRECTORY: str(self.path)}
         if _SOCKETS not in given and len(os.fsencode(self.path)) < _LONGEST:
             found |= {_SOCKETS: "true", _SOCKETS_IN: str(self.path)}
@@ -50,7 +50,7 @@ class Scratch:
         return found
 
     def remove(self) -> None:
-        """The session has ended."""
+        """Remove the directory: the session has ended."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._fd)
 

@@ -109,7 +109,8 @@ def start_session(
 
 
 def _writable(log_path: str) -> str:
-    """The file if it can be written; another user's is no reason to do without Spark."""
+    """Return the path if the file can be written; another user's is no reason to do without
+    Spark."""
     if not log_path:
         return ""
     try:
@@ -133,7 +134,7 @@ def _create(builder: Any, log_path: str) -> SparkSession:
 
 
 def _files(wanted: Mapping[str, str]) -> dict[str, str]:
-    """Where this session's files go; executors elsewhere have places of their own."""
+    """Return where this session's files go; executors elsewhere have places of their own."""
     global _scratch
     if _scratch is None:
         _scratch = Scratch()
@@ -162,7 +163,8 @@ def _not_py4j(record: logging.LogRecord) -> bool:
 
 
 def _keep_quiet() -> None:
-    """The server for counters of tasks prints a traceback to the terminal when Java dies."""
+    """Keep the server for counters of tasks quiet, which prints a traceback to the terminal when
+    Java dies."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
@@ -199,7 +201,7 @@ def _merged(
 
 @contextmanager
 def _terminal_kept_clean(log_path: str, echo: bool = False) -> Iterator[None]:
-    """Java inherits stdout and stderr at its start: they point to its log meanwhile."""
+    """Point stdout and stderr to Java's log meanwhile: Java inherits them at its start."""
     sys.stdout.flush()
     sys.stderr.flush()
     saved = os.dup(1), os.dup(2)
@@ -235,7 +237,7 @@ def is_alive(session: SparkSession, thorough: bool = False) -> bool:
 
 
 def _java() -> subprocess.Popen[bytes] | None:
-    """The Java process that this process started, if it did."""
+    """Return the Java process that this process started, if it did."""
     from pyspark import SparkContext
 
     found: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
@@ -270,7 +272,8 @@ def stop_session(session: SparkSession, patience: float = 10) -> None:
 
 
 def _end(process: subprocess.Popen[bytes], patience: float) -> None:
-    """Java ends when its standard input does; if it is stuck, without being asked."""
+    """Close Java's standard input, and wait: Java ends then; if it is stuck, without being
+    asked."""
     with contextlib.suppress(OSError):
         if process.stdin is not None:
             process.stdin.close()

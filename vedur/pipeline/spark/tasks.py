@@ -357,7 +357,8 @@ _kept: dict[tuple[int, str], _Kept] = {}
 
 
 def _alive(db: Database) -> bool:
-    """A server that restarted leaves connections that fail on first use."""
+    """Does the connection still work? A server that restarted leaves connections that fail on first
+    use."""
     if db.closed:
         return False
     try:
@@ -370,7 +371,8 @@ def _alive(db: Database) -> bool:
 
 @contextmanager
 def link(connstr: str, name: str, keep: bool) -> Iterator[Database]:
-    """A connection in autocommit mode; after an error, or without `keep`, it is closed."""
+    """Open a connection in autocommit mode, or take one that was kept; after an error, or without
+    `keep`, it is closed."""
     mark = (os.getpid(), connstr)
     found = _kept.pop(mark, None)
     _close_idle()

@@ -188,7 +188,8 @@ class Bundle(Generic[PlanT]):
         return self._lock(target, dict(some[:middle])) | self._lock(target, dict(some[middle:]))
 
     def _end_quarantine(self, target: vdb.Database, names: Sequence[str]) -> None:
-        """What waited for the old rows has no use for the new ones."""
+        """End the events that waited in quarantine for the old rows: they have no use for the new
+        ones."""
         if available(target):
             rows = target.query(query("copies", "in_quarantine"), [self.queue, list(names)])
             for row in rows:
@@ -249,8 +250,8 @@ class Bundle(Generic[PlanT]):
         return True
 
     def _end_whole(self, target: vdb.Database, jobs: Sequence[TableJob]) -> list[TableJob]:
-        """Tables that have their indexes go on to catching-up in one transaction, or in several
-        where one of them cannot."""
+        """Move tables that have their indexes on to catching-up in one transaction, or in several
+        where one of them cannot; returns those that went."""
         if not jobs:
             return []
         try:
@@ -280,8 +281,8 @@ class Bundle(Generic[PlanT]):
         return [jobs[name] for name in own]
 
     def _own(self, target: vdb.Database, jobs: Jobs) -> list[str]:
-        """Return the tables whose rows are those of this snapshot, and whose position is the one
-        from before it (`SnapshotLoad._require_own`)."""
+        """Read which tables have the rows of this snapshot, and the position from before it
+        (`SnapshotLoad._require_own`)."""
         words = {
             "queue": self.queue,
             "names": list(jobs),

@@ -97,7 +97,7 @@ class CatchUp:
         self._lacking = False  # the node does not have the tick yet that was agreed on
 
     def run(self) -> None:
-        """Until the table is ok. Raises CopyAbandoned where it is no longer wanted."""
+        """Catch up until the table is ok. Raises CopyAbandoned where it is no longer wanted."""
         try:
             with self._seat() as seat:
                 self.setup.enter(seat.target, self.job, Step.CATCH_UP)
@@ -315,7 +315,8 @@ class CatchUp:
         self.job.on_move()
 
     def _await_parts(self, target: vdb.Database) -> None:
-        """Changes wait until the last part of the table is loaded and its indexes are there."""
+        """Show that changes wait until the last part of the table is loaded and its indexes are
+        there."""
         self._parts_awaited = True
         if not self._said_parts:
             self._said_parts = True
@@ -371,7 +372,8 @@ class CatchUp:
         return True
 
     def _set_state(self, target: vdb.Database, snapshot: str | None, state: str | None) -> bool:
-        """False where the state is not what it was: the next move looks at it again."""
+        """Write the state; returns False where it is not what it was: the next move looks at it
+        again."""
         moved = change_table_state(target, self.setup.queue, self.job.table, snapshot, state)
         if moved is None:
             return False
@@ -473,7 +475,8 @@ class CatchUpRange(AppliedRange[Any]):
         return self.applier.stage(self.side, self.source, self.tables, 0)
 
     def lock(self, staged: Any) -> Any:
-        """State and position are what this replay began with, and stay so until the commit.
+        """Lock the state, and raise unless it and the position are what this replay began with:
+        they stay so until the commit.
 
         Another worker of the node may have come in between; the lock of the table is for both.
         """

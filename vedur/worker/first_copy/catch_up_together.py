@@ -190,8 +190,8 @@ class CatchUpTogether:
     def _untouched(
         self, provider: vdb.Database, names: Sequence[str], at: Mapping[str, int], tick: int
     ) -> list[str]:
-        """Return the tables without events after their position up to a tick; none where the
-        queue cannot tell. Scripts and other system events are the worker's."""
+        """Read which tables have no events after their position up to a tick; none where the queue
+        cannot tell. Scripts and other system events are the worker's."""
         known = [name for name in names if at.get(name, tick + 1) <= tick]
         start = min((at[name] for name in known), default=tick)
         if start == tick:

@@ -27,7 +27,7 @@ _POLL = 0.1
 def let_worker_pass(
     setup: CopySetup, job: TableJob, target: vdb.Database, visible: str, clock: Clock, plan: Plan
 ) -> None:
-    """Return when the worker has applied all that the snapshot `visible` contains.
+    """Wait until the worker has applied all that the snapshot `visible` contains.
 
     There is no limit: a worker that keeps a lag, or stands, would be behind the next snapshot too.
     """
@@ -48,7 +48,7 @@ def let_worker_pass(
 
 
 def accept_columns(setup: CopySetup, job: TableJob, plan: Plan) -> None:
-    """The worker is there, and columns are still missing: go on without, or stop."""
+    """Go on without columns that are still missing when the worker is there, or stop."""
     if not plan.only_source:
         return
     if setup.missing_columns == "stop":

@@ -118,7 +118,7 @@ class Loader(Protocol[PlanT]):
         at table by table."""
 
     def unchanged_together(self, source: vdb.Database, plans: Mapping[str, PlanT]) -> set[str]:
-        """Which of the provider's tables are still what the snapshot saw?"""
+        """Read which of the provider's tables are still what the snapshot saw."""
 
     def store_together(self, target: vdb.Database, queue: str, plans: Mapping[str, PlanT]) -> None:
         """Write the slices of all where tasks find them, in the caller's transaction."""
@@ -154,10 +154,10 @@ class Slots(Protocol):
     """Gives out places for tasks; `pipeline/copy/load.py`: `Budget` is what the worker has."""
 
     def load(self) -> AbstractContextManager[None]:
-        """Somebody wants a share for as long as it works."""
+        """Count somebody who wants a share for as long as the work takes."""
 
     def take(self, wanted: int, given_up: Callable[[], bool]) -> AbstractContextManager[int]:
-        """So many of the places as are free; waits for the first."""
+        """Take as many of the places as are free; waits for the first."""
 
 
 # -- settings, and one table on its way -----------------------------------------------------------
@@ -186,7 +186,7 @@ class Threads:
         thread.start()
 
     def running(self) -> list[threading.Thread]:
-        """Those that have not ended."""
+        """Return the threads that have not ended."""
         with self._lock:
             return list(self._running)
 
@@ -235,22 +235,22 @@ class CopySetup:
             yield given
 
     def consumer(self, table: str) -> str:
-        """The consumer that holds the queue for a table's copy."""
+        """Return the name of the consumer that holds the queue for a table's copy."""
         return f"{self.job_name}.copy.{table}"
 
     def staging(self, table: str) -> str:
-        """The name by which an applier finds the staging tables of a table's copy."""
+        """Return the name by which an applier finds the staging tables of a table's copy."""
         return f"{self.queue} copy {table}"
 
     def connect(self) -> vdb.Database:
-        """A connection to the target, each statement its own transaction."""
+        """Open a connection to the target, each statement its own transaction."""
         db = vdb.connect(self.target, name="db", autocommit=True, application_name="vedur copy")
         db.without_timeouts()
         db.execute(f"set lock_timeout = '{round(self.lock_timeout * 1000)}ms'")
         return db
 
     def enter(self, db: vdb.Database, job: TableJob, step: Step) -> None:
-        """A step begins: show it, and give up if nobody wants it any more."""
+        """Write that a step begins, for all to see; gives up if nobody wants it any more."""
         if job.cancelled:
             raise CopyAbandoned
         log.debug("%s: step %d, %s", job.name, step, step.title)
@@ -277,7 +277,8 @@ class CopySetup:
         db.execute(query("copies", "start_progress"), row)
 
     def enter_together(self, db: vdb.Database, jobs: Sequence[TableJob], step: Step) -> None:
-        """A step of several tables begins; those that nobody wants any more are left out."""
+        """Write that a step of several tables begins; those that nobody wants any more are left
+        out."""
         names = [job.name for job in jobs if not job.cancelled]
         log.debug("%d tables: step %d, %s", len(names), step, step.title)
         row = {
@@ -311,7 +312,7 @@ class CopySetup:
             log.debug("%s: cannot note the error: %s", table, second)
 
     def table(self, db: vdb.Database, name: str) -> TableInfo:
-        """The table as it is now; gives up where it has been removed."""
+        """Read the table as it is now; gives up where it has been removed."""
         with db.transaction():
             table = get_table_list(db, self.queue).local.find(name)
         if table is None:

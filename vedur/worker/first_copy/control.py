@@ -196,7 +196,8 @@ class Copying(Generic[PlanT]):
                 self._take_back_slices(target, job)
 
     def _forget_gone(self, target: Database, tables: Sequence[TableInfo]) -> set[str]:
-        """Return tables that were removed while nobody copied them: no worker ran, or it waited."""
+        """Forget tables that were removed while nobody copied them, as no worker ran, or it waited;
+        returns their names. Reads once which copies have begun."""
         if self._begun is None:
             rows = target.query(query("copy", "begun_tables"), [self.setup.queue])
             self._begun = {row.table_name for row in rows}
@@ -311,7 +312,7 @@ class Copying(Generic[PlanT]):
         loads: bool,
         merged: Collection[str],
     ) -> CopySource | None:
-        """The node that a table is copied from; None while it is looked for.
+        """Find the node that a table is copied from; None while it is looked for.
 
         A copy that has begun to catch up stays where it is, and so does one whose rows are loaded
         and cannot be loaded twice.
@@ -382,7 +383,7 @@ class Copying(Generic[PlanT]):
     # -- what comes next: called by the threads of the copies ----------------------------------
 
     def _after_load(self, job: TableJob, error: Exception | None) -> None:
-        """A table is loaded, or not: catch up, clean up, or try again later."""
+        """Go on after a table is loaded, or not: catch up, clean up, or try again later."""
         if isinstance(error, CopyAbandoned):
             self._drop(job)
         elif isinstance(error, CopyMustWait):
@@ -395,7 +396,7 @@ class Copying(Generic[PlanT]):
             self._start_catch_up_together([job])
 
     def _start_catch_up_together(self, jobs: Sequence[TableJob]) -> None:
-        """Tables of one provider are loaded: catch up, all that can together."""
+        """Start catching up tables of one provider that are loaded, all that can together."""
         for job in jobs:
             self._changed.discard(job.name)
         if len(jobs) > 1:
@@ -434,7 +435,7 @@ class Copying(Generic[PlanT]):
         self._on_move()
 
     def _end_copy(self, job: TableJob) -> None:
-        """A table is in sync."""
+        """End the copy of a table that is in sync."""
         self._unfinished.discard(job.name)
         self._settler.look_again()
         self._release(job)
@@ -467,7 +468,8 @@ class Copying(Generic[PlanT]):
             self._jobs.pop(job.name, None)
 
     def _pause_after(self, name: str, error: Exception) -> float:
-        """A table that was rewritten meanwhile is copied anew at once, but not again and again."""
+        """Return how long to wait: a table that was rewritten meanwhile is copied anew at once, but
+        not again and again."""
         at_once = isinstance(error, TableChanged) and name not in self._changed
         if at_once:
             self._changed.add(name)

@@ -45,7 +45,7 @@ class Settler:
         self._fkeys_at: dict[str, float] = {}
 
     def look_again(self) -> None:
-        """A table has become ok: foreign keys may come back."""
+        """Have foreign keys looked at again, which may come back: a table has become ok."""
         self._look = True
         self._next = 0.0
 

@@ -178,7 +178,7 @@ def build_indexes(
 
 
 def restore_structure(setup: CopySetup, target: vdb.Database, job: TableJob) -> None:
-    """Step 7 of the part that leads, when all parts are loaded: the indexes come back."""
+    """Do step 7 of the part that leads, when all parts are loaded: build the indexes again."""
     setup.enter(target, job, Step.REBUILD)
     table = setup.table(target, job.name)
     text = table.dropped_ddl

@@ -148,7 +148,7 @@ def applied_tick(tick: Tick, source: str) -> AppliedTick:
 
 
 def never_again(name: str, why: str) -> StateError:
-    """The error of a table whose copy has lost its source, and cannot be loaded twice."""
+    """Return the error of a table whose copy has lost its source, and cannot be loaded twice."""
     return StateError(
         f"{name}: {why}; its copy was to leave the rows that it found (--skip-truncate) and cannot "
         "begin anew, as nobody can tell these rows from its own: take the table out "

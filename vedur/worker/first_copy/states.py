@@ -87,7 +87,8 @@ def answer_hand_over(state: MergeState, position: int) -> MergeState:
 
 
 def must_wait(state: MergeState, position: int) -> bool:
-    """The copy replays up to the agreed tick: the worker must not pass it meanwhile."""
+    """Must the worker wait? The copy replays up to the agreed tick, and the worker must not pass it
+    meanwhile."""
     return state.state is State.DO_SYNC and state.tick is not None and position >= state.tick
 
 

@@ -274,7 +274,7 @@ class SnapshotLoad(Generic[PlanT]):
             target.execute(text, [*row, int(Step.REGISTER), Step.REGISTER.title])
 
     def _loaded_before(self, target: vdb.Database, job: TableJob) -> str | None:
-        """The snapshot of a load that a crash left complete; only where rows must be kept.
+        """Read the snapshot of a load that a crash left complete; only where rows must be kept.
 
         Rows that were there before, or come from other parts, cannot be told from loaded ones, so
         such a table is never loaded twice; every other table is emptied and loaded again.
@@ -357,8 +357,8 @@ class SnapshotLoad(Generic[PlanT]):
     # -- steps 3 to 7: one table ----------------------------------------------------------------
 
     def load(self, job: TableJob, *, begun: bool = False) -> None:
-        """Everything up to catching-up, in a thread of its own. With `begun` others have begun it,
-        and it is given up if the table is not as they have left it."""
+        """Do everything up to catching-up, in a thread of its own. With `begun` others have begun
+        it, and it is given up if the table is not as they have left it."""
         snapshot = self.snapshot
         with self.setup.connect() as target:
             table = self.setup.table(target, job.name)
@@ -371,7 +371,7 @@ class SnapshotLoad(Generic[PlanT]):
             self._end(target, job, done)
 
     def _end(self, target: vdb.Database, job: TableJob, visible: str) -> None:
-        """Step 7; the indexes of a merged table come back after its last part (catch_up.py)."""
+        """Do step 7; the indexes of a merged table come back after its last part (catch_up.py)."""
         if job.merged:
             self._end_part(target, job, visible)
         else:
@@ -390,7 +390,7 @@ class SnapshotLoad(Generic[PlanT]):
         return self._load(target, job, plan, snapshot)
 
     def _prepare(self, target: vdb.Database, job: TableJob, snapshot: ProviderSnapshot) -> PlanT:
-        """Steps 3 to 5: the table is empty, and its slices are written down."""
+        """Do steps 3 to 5: empty the table, and write down its slices; returns the plan."""
         self.setup.enter(target, job, Step.IN_COPY)
         self.require_source(job)
         with target.transaction():
@@ -519,7 +519,8 @@ class SnapshotLoad(Generic[PlanT]):
             raise CopyAbandoned
 
     def drop_fkeys(self, target: vdb.Database, job: TableJob) -> None:
-        """One by one, as each locks two tables; what is dropped waits in pending_fkeys."""
+        """Drop foreign keys one by one, as each locks two tables; what is dropped waits in
+        pending_fkeys."""
         for fkey in find_table_fkeys(target, str(job.dest)):
             with target.transaction():
                 if not hold_table(target, self.setup.queue, job.table):
@@ -584,7 +585,8 @@ class SnapshotLoad(Generic[PlanT]):
             remove_own_rows(target, job, place)
 
     def _require_parts(self, target: vdb.Database, job: TableJob, place: SharedPlace) -> None:
-        """Tables that come together in another way than by a merge are not coordinated."""
+        """Raise where tables come together in another way than by a merge: they are not
+        coordinated."""
         if job.table.mapping.partitions is not None:
             raise StateError(
                 f'table "{job.name}" is spread over partitions by its handler, and "{job.dest}" '
@@ -601,7 +603,8 @@ class SnapshotLoad(Generic[PlanT]):
             )
 
     def _end_part(self, target: vdb.Database, job: TableJob, visible: str) -> None:
-        """The rows of a part are there; the structure stays as it is until all parts are."""
+        """Write that the rows of a part are there; the structure stays as it is until all parts
+        are."""
         with target.transaction():
             target.value(query("admin", "lock_destination"), [job.table.dest_table])
             if not hold_table(target, self.setup.queue, job.table):
@@ -616,7 +619,7 @@ class SnapshotLoad(Generic[PlanT]):
             reach("copy.joined")
 
     def _require_own_rows(self, target: vdb.Database, job: TableJob) -> None:
-        """A copy begins with an empty table: nobody else's rows may be in it."""
+        """Raise where rows of others are in the table: a copy begins with an empty one."""
         others = sharing(target, self.setup.queue, job.table)
         if others:
             raise StateError(
@@ -650,7 +653,8 @@ class SnapshotLoad(Generic[PlanT]):
         *,
         connections: int | None = None,
     ) -> None:
-        """Indexes side by side, then constraints with the change of state in one transaction."""
+        """Build indexes side by side, then constraints with the change of state in one
+        transaction."""
         ddl = parse_script(self.setup.table(target, job.name).dropped_ddl) or TableDdl(())
         then = build_indexes(self.setup, target, job, ddl, connections)
         relation = target.one(query("copy", "relation"), [job.dest.schema, job.dest.name])
@@ -664,7 +668,7 @@ class SnapshotLoad(Generic[PlanT]):
             reach("copy.rebuilt")
 
     def _end_load(self, target: vdb.Database, job: TableJob, visible: str) -> None:
-        """Structure and state in one UPDATE; the caller holds the table's row.
+        """Write structure and state in one UPDATE; the caller holds the table's row.
 
         With two, the second would have the server look at the node's row for the foreign key, which
         upstream's functions lock while they wait for this table's.
@@ -674,7 +678,8 @@ class SnapshotLoad(Generic[PlanT]):
         job.table = replace(job.table, custom_snapshot=visible, merge_state=state, dropped_ddl=None)
 
     def _require_own(self, target: vdb.Database, job: TableJob, visible: str) -> None:
-        """The rows are those of this snapshot, and the position is the one from before it.
+        """Raise unless the rows are those of this snapshot, and the position is the one from before
+        it.
 
         Another worker of the node that began the same copy anew has changed one or both, and
         events between its position and this snapshot would be lost.
@@ -724,7 +729,7 @@ def leave_node(setup: CopySetup, place: ConsumerPlace, consumer: str) -> None:
 
 
 def forget_consumer(setup: CopySetup, provider: str, consumer: str) -> None:
-    """The queue need not be held for this copy any more."""
+    """Unregister the consumer of a copy, for which the queue need not be held any more."""
     with (
         vdb.connect(provider, name="provider_db", autocommit=True) as db,
         setup.connect() as target,
@@ -735,7 +740,7 @@ def forget_consumer(setup: CopySetup, provider: str, consumer: str) -> None:
 def forget_consumer_with(
     setup: CopySetup, provider: vdb.Database, target: vdb.Database, consumer: str
 ) -> None:
-    """As `forget_consumer`, on connections that are there."""
+    """Unregister the consumer, as `forget_consumer` does, on connections that are there."""
     provider.call("pgq.unregister_consumer", setup.queue, consumer)
     forget_place(setup, target, consumer)
 

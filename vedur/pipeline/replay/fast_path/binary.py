@@ -165,7 +165,7 @@ class BinaryBlock(Block):
 
 
 def _words(data: bytes, kind: str) -> Numbers:
-    """A view in which each byte begins a number."""
+    """Return a view in which each byte begins a number."""
     size = int(kind[-1])
     count = max(0, len(data) - size + 1)
     words: Numbers = np.ndarray((count,), kind, data if count else None, strides=(1,))

@@ -170,7 +170,7 @@ class PatternRows:
         self._sizes = np.cumsum(rows.block.sizes(rows.rows[at:]) + beside)
 
     def _read_ops(self) -> Operations:
-        """The operation of each row, as far as they are known by now."""
+        """Return the operation of each row, as far as they are known by now."""
         ops = self.pattern.ops
         known = [ord(ops[t].value) if t in ops else _UNKNOWN for t in self._types]
         return np.array(known, np.uint8)[self._codes]

@@ -265,8 +265,8 @@ def _quoted(column: pa.StringArray) -> pa.LargeBinaryArray:
 
 
 def _evenly_quoted(column: pa.StringArray) -> pa.LargeBinaryArray | None:
-    """The same for values that are there and have one length, as hashes do: without a look at each
-    of them. None where that is not so."""
+    """Quote values that are there and have one length, as hashes do, without a look at each of
+    them. Returns None where that is not so."""
     _, places, data = column.buffers()
     offsets = np.frombuffer(places, np.int32)[column.offset : column.offset + len(column) + 1]
     size = int(offsets[1] - offsets[0])
