@@ -26,6 +26,27 @@ SHARED = {
 }  # fmt: skip
 #: Words that add nothing to a name.
 FILLING = {"a", "an", "the", "of", "to", "this", "self", "is", "it"}
+#: What the docstring of a function may begin with. A new word is welcome if it is a verb.
+VERBS = {
+    "Add", "Advance", "Answer", "Apply", "Ask", "Bar", "Begin", "Believe", "Bring", "Build",
+    "Call", "Cancel", "Carry", "Catch", "Change", "Check", "Choose", "Claim", "Clean", "Clear",
+    "Close", "Compare", "Complete", "Compose", "Compress", "Compute", "Connect", "Convert",
+    "Count", "Create", "Cut", "Decide", "Decode", "Delete", "Describe", "Direct", "Disconnect",
+    "Divide", "Do", "Draw", "Drop", "Empty", "End", "Enter", "Execute", "Export", "Fetch",
+    "Fill", "Find", "Finish", "Forget", "Format", "Free", "Give", "Go", "Group", "Hand", "Have",
+    "Hold", "Ignore", "Import", "Insert", "Install", "Join", "Keep", "Know", "Leave", "Let",
+    "Lift", "Limit", "List", "Listen", "Load", "Lock", "Log", "Look", "Make", "Mark", "Mask",
+    "Match", "Merge", "Mix", "Move", "Name", "Note", "Notify", "Number", "Open", "Parse",
+    "Pass", "Pause", "Place", "Plan", "Point", "Prepare", "Print", "Publish", "Put", "Query",
+    "Quote", "Raise", "Read", "Record", "Refuse", "Register", "Release", "Remember", "Remove",
+    "Rename", "Renew", "Repair", "Repeat", "Replace", "Replay", "Report", "Require", "Reserve",
+    "Reset", "Return", "Rotate", "Run", "Say", "See", "Select", "Send", "Serve", "Set", "Shift",
+    "Shorten", "Show", "Skip", "Split", "Stage", "Start", "Stop", "Store", "Subscribe", "Tag",
+    "Take", "Tell", "Translate", "Truncate", "Try", "Turn", "Undo", "Unregister", "Use", "Wait",
+    "Wake", "Walk", "Warn", "Work", "Write", "Yield",
+}  # fmt: skip
+#: What begins the docstring of a function that answers yes or no.
+QUESTIONS = {"Are", "Can", "Do", "Does", "Had", "Has", "Have", "Is", "May", "Must", "Were", "Would"}
 
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -83,3 +104,51 @@ def test_the_rule_knows_an_empty_docstring() -> None:
     assert says_nothing("rows", "...")
     assert not says_nothing("read_ticks", "Read the ticks of a queue.")
     assert not says_nothing("count", "`1,234,567`.")
+
+
+def says_what_it_does(docstring: str, returns: str) -> bool:
+    """Is it an order ("Read the ticks of a queue.") or, where the answer is a bool, a question?"""
+    sentence = re.split(r"(?<=[.?])\s", docstring)[0]
+    first, *more = re.findall(r"[\w']+", sentence) or [""]
+    if sentence.endswith("?") and first in QUESTIONS:
+        return returns == "bool"
+    order = sentence.partition(":")[0]
+    # "Number of the tick" is no order.
+    return first in VERBS and more[:1] != ["of"] and not order.endswith("?")
+
+
+def is_property(node: Definition) -> bool:
+    names = {
+        name.id
+        for part in node.decorator_list
+        for name in ast.walk(part)
+        if isinstance(name, ast.Name)
+    }
+    return not names.isdisjoint({"property", "cached_property"})
+
+
+def test_a_function_says_what_it_does() -> None:
+    found = []
+    for path, node in definitions():
+        if isinstance(node, ast.ClassDef) or is_property(node):
+            continue
+        said = ast.get_docstring(node)
+        returns = ast.unparse(node.returns) if node.returns is not None else ""
+        if said is not None and not says_what_it_does(said, returns):
+            found.append(f"{path}: {node.name}: {said.splitlines()[0]}")
+    assert not found, "\n".join(found)
+
+
+def test_the_rule_knows_what_says_nothing_of_a_call() -> None:
+    assert says_what_it_does("Read the row that an event is about.", "Row")
+    assert says_what_it_does("Connect; statements commit by themselves.", "Database")
+    assert says_what_it_does("Is there a tick? Reads the queue.", "bool")
+    assert says_what_it_does("Is a row of another type: a fragment, or null?", "bool")
+    assert says_what_it_does("Yield findings about the worker: does it run?", "Iterator[Finding]")
+    assert not says_what_it_does("The row that an event is about.", "Row")
+    assert not says_what_it_does("Number of the tick.", "int")
+    assert not says_what_it_does("Raises where there is none.", "None")
+    assert not says_what_it_does("Is there a tick?", "int | None")
+    assert not says_what_it_does("Record this table?", "bool")
+    assert not says_what_it_does("For `--json`.", "dict[str, Any]")
+    assert not says_what_it_does("...", "None")
