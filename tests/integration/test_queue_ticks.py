@@ -63,7 +63,7 @@ def test_the_last_tick_has_nothing_behind_it(backlog: Database) -> None:
 def test_the_server_reads_no_more_than_it_sends(backlog: Database) -> None:
     backlog.execute("analyze pgq.tick")
     text = query("worker", "next_ticks")
-    plan = backlog.value(f"explain (analyze, format json) {text}", ["q", 110, 200])
+    plan = backlog.value(f"explain (analyze, format json) {text}", ["UTC", "q", 110, 200])
     scan = plan[0]["Plan"]["Plans"][-1]
     assert scan["Relation Name"] == "tick" and scan["Actual Rows"] == 200
 

@@ -66,6 +66,7 @@ class Database:
         self.connstr = connstr
         self.role = raw.info.user  # who logged in; libpq forgets it with the connection
         self.sets_roles: bool | None = None  # is there a function of the contract that does?
+        self._zone: str | None = None
 
     # -- statements ---------------------------------------------------------------------------
 
@@ -192,6 +193,13 @@ class Database:
     def backend_pid(self) -> int:
         """Return the id of the server process of this connection."""
         return self.raw.info.backend_pid
+
+    def database_zone(self) -> str:
+        """Read the time zone that the database has for others: our sessions use UTC. Asks once,
+        since the server lists all of its settings for the answer (1.2 ms)."""
+        if self._zone is None:
+            self._zone = str(self.value(query("db", "database_zone")))
+        return self._zone
 
     def without_timeouts(self) -> Self:
         """Lift the time limits that a server or role sets for sessions: work may take hours."""

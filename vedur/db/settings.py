@@ -1,5 +1,5 @@
 """Settings of our sessions: what values and statements mean does not depend on the server, the
-database or the role. docs/reference/settings.md has the reasons one by one.
+database or the role. docs/reference/settings-of-sessions.md has the reasons one by one.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def get_subscription(db: Database, queue: str, consumer: str) -> Subscription | 
 
 def get_ticks(db: Database, queue: str, first: int, last: int) -> list[Tick]:
     """Read the ticks from `first` to `last`, both included."""
-    rows = db.query(query("worker", "ticks"), [queue, first, last])
+    rows = db.query(query("worker", "ticks"), [db.database_zone(), queue, first, last])
     return [_tick(r) for r in rows]
 
 
@@ -81,7 +81,7 @@ def get_ticks_ahead(
     end: Tick | None = None
     while True:
         at = ticks[-1].id + 1 if ticks else first
-        rows = db.query(query("worker", "next_ticks"), [queue, at, page])
+        rows = db.query(query("worker", "next_ticks"), [db.database_zone(), queue, at, page])
         found = [_tick(r) for r in rows]
         ticks += found
         end = end or next((t for t in found if t.id >= last), None)

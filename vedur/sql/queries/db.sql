@@ -21,6 +21,10 @@ from pg_catalog.pg_settings s
 where s.context in ('user', 'superuser')
   and s.name not in ('session_replication_role', 'transaction_isolation', 'transaction_read_only', 'transaction_deferrable')
 
+-- name: database_zone
+-- The time zone with which sessions of this role begin here.
+select s.reset_val from pg_catalog.pg_settings s where s.name = 'TimeZone'
+
 -- name: set_back
 -- Settings as they were, in this order.
 select pg_catalog.set_config(s.name, s.setting, false)

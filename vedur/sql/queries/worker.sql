@@ -9,11 +9,9 @@ join pgq.consumer c on c.co_id = s.sub_consumer
 where q.queue_name = %s and c.co_name = %s
 
 -- name: ticks
--- Ticks of a range, both ends included.
+-- Ticks of a range, both ends included; their time as a clock on the wall of the database's time zone shows it.
 select t.tick_id, t.tick_snapshot::text as snapshot, t.tick_event_seq,
-    to_char(
-        t.tick_time at time zone (select s.reset_val from pg_catalog.pg_settings s where s.name = 'TimeZone'),
-        'YYYY-MM-DD HH24:MI:SS') as tick_time,
+    to_char(t.tick_time at time zone %s, 'YYYY-MM-DD HH24:MI:SS') as tick_time,
     t.tick_time as moment
 from pgq.tick t
 join pgq.queue q on q.queue_id = t.tick_queue
@@ -23,9 +21,7 @@ order by t.tick_id
 -- name: next_ticks
 -- So many ticks from one on. With a join the server would read all later ticks to sort them.
 select t.tick_id, t.tick_snapshot::text as snapshot, t.tick_event_seq,
-    to_char(
-        t.tick_time at time zone (select s.reset_val from pg_catalog.pg_settings s where s.name = 'TimeZone'),
-        'YYYY-MM-DD HH24:MI:SS') as tick_time,
+    to_char(t.tick_time at time zone %s, 'YYYY-MM-DD HH24:MI:SS') as tick_time,
     t.tick_time as moment
 from pgq.tick t
 where t.tick_queue = (select q.queue_id from pgq.queue q where q.queue_name = %s)
