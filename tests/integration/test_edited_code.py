@@ -82,6 +82,8 @@ class Code:
 def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Code]:
     monkeypatch.syspath_prepend(str(tmp_path))
     made = Code(tmp_path)
+    # the worker of the test before may have loaded its modules again while it was being stopped
+    made.forget()
     yield made
     made.forget()
 
