@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.wait import until
 from tests.labs.combined import COMBINED, Combined
 from tests.labs.combined import make_combined as make_combined
 from tests.labs.in_process import quick_leaf
@@ -18,6 +19,7 @@ from vedur import db as vdb
 from vedur import failpoint
 from vedur.clock import SystemClock
 from vedur.config import LondisteSettings
+from vedur.db.settings import kept_settings
 from vedur.errors import PrivilegeError, StateError
 from vedur.names import quote_ident
 from vedur.node.info import NodeType
@@ -297,3 +299,51 @@ def test_parts_of_a_combined_queue_wait_for_a_script_of_one(
     lab.tick(COMBINED)
     lab.work(COMBINED, "d1")
     assert lab.rows("c1") == lab.rows("d1") == ["(200,other,1)"]
+
+
+@pytest.mark.parametrize("kind", ["partitions", "children"])
+def test_tables_below_one_that_is_named_are_held(leaf: Leaf, tmp_path: Path, kind: str) -> None:
+    """They are of the set, each for itself, and the one above them is not."""
+    made = "partition of p for values from ({}) to ({})" if kind == "partitions" else ""
+    parent = "create table p (id int not null, v int)"
+    for db in (leaf.root, leaf.leaf):
+        db.execute(parent + (" partition by range (id)" if made else ""))
+    for name, low in (("pa", 0), ("pb", 100)):
+        ddl = f"create table {name} {made.format(low, low + 100)}"
+        if not made:
+            ddl = f"create table {name} () inherits (p)"
+        ddl += f"; alter table {name} add primary key (id)"
+        leaf.pair.table(f"public.{name}", ddl)
+    leaf.root.execute("insert into pa values (1, 0), (2, 1); insert into pb values (101, 1)")
+    other = Other(leaf)
+
+    def hook(name: str) -> None:
+        if name == "execute.run":
+            other.write("update pa set v = 1 where id = 1")
+
+    failpoint.set_hook(hook)
+    run(leaf, tmp_path, "update p set v = 2 where v = 1")
+    other.end()
+    leaf.catch_up()
+    assert leaf.same("pa") == ["(1,1)", "(2,2)"]
+    assert leaf.same("pb") == ["(101,2)"]
+
+
+def test_a_new_configuration_is_not_set_back(leaf: Leaf) -> None:
+    """What the server reads anew while a script runs was not set by it."""
+    asked = "select setting, source from pg_settings where name = 'vacuum_cost_limit'"
+    with (
+        vdb.connect(leaf.root.connstr, autocommit=True) as admin,
+        leaf.root.transaction(),
+        kept_settings(leaf.root),
+    ):
+        admin.execute("alter system set vacuum_cost_limit = 201")
+        try:
+            admin.value("select pg_reload_conf()")
+            assert until(lambda: leaf.root.one(asked).setting == "201", 30.0)
+            leaf.root.execute("set work_mem = '5MB'")
+        finally:
+            admin.execute("alter system reset vacuum_cost_limit")
+    assert leaf.root.one(asked).source != "session"
+    assert leaf.root.value("show work_mem") != "5MB"
+    leaf.root.value("select pg_reload_conf()")

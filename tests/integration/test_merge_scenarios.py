@@ -150,9 +150,10 @@ def test_parts_become_a_queue_with_nodes_below(scene: Scene) -> None:
     assert {q: s for q, s in scene.states("full2").items() if q != "replika"} == dict.fromkeys(
         queues, "ok"
     )
+    scene.run("full2", "wait-sync")  # until it has its key again, nobody can make one like it
     for dst in ("full3", "full4"):
         scene.run(dst, "add-table", "mydata", "--create")
-    for dst in ("full2", "full3", "full4"):
+    for dst in ("full3", "full4"):
         scene.run(dst, "wait-sync")
     insert(scene, parts, 5)
     assert len(scene.wait_union(parts, *full)) == 8

@@ -695,3 +695,61 @@ def test_a_table_that_a_crash_empties_is_told(db: Database, kind: str) -> None:
         ("public.p", "warn", f"public.p1 {told}"),
         ("public.plain", "warn", f"public.plain {told}"),
     ]
+
+
+def drop_p1(root: Database) -> str:
+    fill(root)
+    watch(root)
+    root.execute("drop table p1")
+    watch(root)
+    return "partition public.p1 was dropped: its rows are still on the other nodes"
+
+
+def test_a_renamed_node_has_not_repaired_anything_by_that(root: Database) -> None:
+    what = drop_p1(root)
+    for step in (1, 2, 3):
+        call(root, "vedur.rename_node", "q", "other", "new_name", step)
+    watch(root)
+    assert problems(root) == [("public.p", "fail", f"{what} (not repaired yet: new_name)")]
+
+
+def test_a_node_that_was_dropped_is_not_waited_for(root: Database) -> None:
+    drop_p1(root)
+    call(root, "pgq_node.unregister_location", "q", "other")
+    watch(root)
+    call(root, "pgq_node.register_location", "q", "other", "dbname=o", False)
+    watch(root)
+    assert problems(root) == []
+    assert root.value("select count(*) from vedur.table_change") == 0
+
+
+def test_what_is_above_the_table_does_not_matter(db: Database) -> None:
+    make_node(db, "root").execute(
+        "create table top (id int, primary key (id)) partition by range (id);"
+        "create table mid (id int not null, primary key (id)) partition by range (id);"
+        "alter table top attach partition mid for values from (0) to (1000);"
+        "create table c partition of mid for values from (0) to (100) partition by range (id);"
+        "create table c1 partition of c for values from (0) to (10)"
+    )
+    call(db, "londiste.local_add_table", "q", "c")
+    db.execute("insert into c values (1)")
+    watch(db)
+    db.execute("alter table top detach partition mid")
+    db.execute("alter table top attach partition mid for values from (0) to (1000)")
+    db.execute("create table c2 partition of c for values from (10) to (20)")
+    db.execute("insert into c values (11)")
+    watch(db)
+    assert problems(db) == []
+
+
+def test_a_restored_table_is_known_by_its_name(root: Database) -> None:
+    """In another server the number that was kept may be that of an index."""
+    watch(root)
+    oid = "select 'public.p'::regclass::oid"
+    root.execute(
+        "update vedur.table_watch set relid = 'public.p_pkey'::regclass,"
+        " state = jsonb_set(state, '{name}', '\"public.old\"')"
+    )
+    watch(root)
+    assert problems(root) == []
+    assert root.value("select relid from vedur.table_watch") == root.value(oid)

@@ -64,9 +64,10 @@ def kept_settings(db: Database) -> Iterator[None]:
     yield
     for name, was in zip(("identity", "settings"), before, strict=True):
         now = _read(db, name)  # what may be read and set depends on who it is
-        changed = [key for key, value in was.items() if now.get(key) != value]
+        changed = [key for key in was | now if was.get(key) != now.get(key)]
         if changed:
-            db.query(query("db", "set_back"), [changed, [was[key] for key in changed]])
+            settings = [was.get(key, "") for key in changed]
+            db.query(query("db", "set_back"), [changed, settings, [key in was for key in changed]])
 
 
 def _read(db: Database, name: str) -> dict[str, str]:

@@ -23,8 +23,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.abc import ExecutionLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.readers import FileReader
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from zipimport import zipimporter
 
 from vedur.clock import SYSTEM
@@ -243,11 +244,19 @@ def _is_current(source: ModuleSource) -> bool:
 def _forget(sources: Sequence[ModuleSource]) -> None:
     global _generation
     made_here = {name for name in _current if _is_made_here(name)}
-    for name in made_here | {source.name for source in sources}:
+    gone = made_here | {source.name for source in sources}
+    # A module below one of them would stay, and be no attribute of the new one.
+    for name in [name for name in sys.modules if _names_above(name) & gone]:
         sys.modules.pop(name, None)
     _current.clear()
     _generation += 1
     importlib.invalidate_caches()
+
+
+def _names_above(name: str) -> set[str]:
+    """Return the name of a module and those of the packages that it is in."""
+    words = name.split(".")
+    return {".".join(words[:count]) for count in range(1, len(words) + 1)}
 
 
 def _is_made_here(name: str) -> bool:
@@ -260,6 +269,15 @@ class _Loader(ExecutionLoader):
 
     def __init__(self, source: ModuleSource) -> None:
         self.source = source
+        self.name, self.path = source.name, source.path  # as readers of a package's files ask
+
+    def get_data(self, path: str) -> bytes:
+        """Read a file that lies beside the module, where this machine has it."""
+        return Path(path).read_bytes()
+
+    def get_resource_reader(self, fullname: str) -> FileReader:
+        """Return what `importlib.resources` reads files of the package with."""
+        return FileReader(cast(Any, self))  # it asks for name and path alone
 
     def get_source(self, fullname: str) -> str:
         """Return the text."""

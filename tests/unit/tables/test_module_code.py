@@ -128,3 +128,29 @@ def test_what_others_have_imported_stays_if_it_is_the_same(place: Path) -> None:
     assert load("mc_a") is known
     write(place, mc_a="value = [1]\n")
     assert load("mc_a") is not known and load("mc_a").value == [1]
+
+
+def test_files_of_a_package_can_be_read(place: Path) -> None:
+    write(
+        place,
+        mc_data____init__="",
+        mc_data__code=(
+            "import pkgutil\nfrom importlib import resources\n"
+            "one = pkgutil.get_data(__package__, 'words.txt')\n"
+            "two = resources.files(__package__).joinpath('words.txt').read_bytes()\n"
+        ),
+    )
+    (place / "mc_data" / "words.txt").write_bytes(b"words")
+    made = load("mc_data.code")
+    assert (made.one, made.two) == (b"words", b"words")
+
+
+def test_what_is_below_a_package_that_is_made_anew(place: Path) -> None:
+    """A module that is in no plan, because its name is computed, is found again as well."""
+    text = "import importlib\nimportlib.import_module('mc_up.below')\nimport mc_up\nvalue = {}"
+    use = "\nfound = mc_up.below.number\n"
+    write(place, mc_up____init__="", mc_up__top=text.format(1) + use, mc_up__below="number = 5\n")
+    assert load("mc_up.top").found == 5
+    write(place, mc_up__top=text.format(22) + use)
+    made = load("mc_up.top")
+    assert (made.value, made.found) == (22, 5)

@@ -169,7 +169,8 @@ def _tables(candidate: Candidate) -> Iterator[str]:
             if problem.severity == "fail":
                 yield (
                     f'table "{problem.table_name}" on "{candidate.old.name}": {problem.what}; '
-                    f"{problem.action}"
+                    f"{problem.action}; or give it up there: select vedur.forget_table_changes("
+                    f"{quote_literal(queue)}, {quote_literal(problem.table_name)})"
                 )
 
 

@@ -400,7 +400,8 @@ select pg_catalog.to_regprocedure('vedur.refresh_stale_captures()') is not null
 
 -- name: tables_of_script
 -- Tables of a set that a script must hold others off: those that it names (in any schema, where it gives none), their
--- partitions where it names these, and what views and rules that it names read.
+-- partitions where it names these, the tables below one that it names (each is added to the set by itself), and what views
+-- and rules that it names read.
 with recursive reached (oid) as (
     select c.oid
     from unnest(%s::text[], %s::text[]) as w (schema_name, relation_name)
@@ -413,16 +414,24 @@ with recursive reached (oid) as (
     join pg_catalog.pg_rewrite w on w.ev_class = r.oid
     join pg_catalog.pg_depend d on d.classid = 'pg_catalog.pg_rewrite'::regclass and d.objid = w.oid
     where d.refclassid = 'pg_catalog.pg_class'::regclass
+), below (oid) as (
+    select r.oid
+    from reached r
+    union
+    select i.inhrelid
+    from below b
+    join pg_catalog.pg_inherits i on i.inhparent = b.oid
 ), member (oid) as (
     select pg_catalog.to_regclass(dest)::oid from unnest(%s::text[]) as dest
 )
 select pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) as name
-from reached r
+from below r
 join pg_catalog.pg_class c on c.oid = r.oid
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p')
   and (c.oid in (select m.oid from member m)
-    or exists (select from pg_catalog.pg_partition_ancestors(c.oid) as a (relid), member m where m.oid = a.relid))
+    or r.oid in (select reached.oid from reached)
+        and exists (select from pg_catalog.pg_partition_ancestors(c.oid) as a (relid), member m where m.oid = a.relid))
 order by n.nspname, c.relname
 
 -- name: hold_off_writers

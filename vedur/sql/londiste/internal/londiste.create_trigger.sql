@@ -47,7 +47,6 @@ begin
         return;
     end if;
     _oid := _rel::regclass;
-    trigger_name := '_londiste_' || i_queue_name;
 
     -- PostgreSQL would cut the names of both triggers to the same one, or to that of another queue.
     if octet_length(i_queue_name) > 52 or _plan.skip and octet_length(i_queue_name) > 49 then
@@ -119,6 +118,7 @@ begin
     then
         _plan.args := _plan.args || ('ev_extra1=' || quote_literal(i_table_name));
     end if;
+    trigger_name := '_londiste_' || i_queue_name;
     if _plan.skip and cardinality(_skips) = 1 then
         -- One SKIP is enough for all queues, if it fires last: nothing fires after it.
         if _skips[1] not like E'zzz\\_%' then

@@ -19,7 +19,7 @@ as $$
 -- Returns: 200 done; 201 it was done before; 404 unknown queue or node; 409 steps in wrong order.
 -- Writes: step 1: pgq_node.node_location, pgq_node.subscriber_info, the pgq subscription of
 --         ".<new>.watermark", on root event pgq.location-info; step 2: pgq_node.node_info,
---         pgq_node.local_state, vedur.position, vedur.reign; step 3: the rows of the old name and the
+--         pgq_node.local_state, vedur.position, vedur.reign, vedur.table_change; step 3: the rows of the old name and the
 --         subscription of its watermark, on root event pgq.unregister-location.
 -- Raises: errors of pgq.register_consumer_at when the tick of the watermark is gone.
 -- ----------------------------------------------------------------------
@@ -95,6 +95,9 @@ begin
         update vedur.reign r
         set root_node = i_new_name
         where r.queue_name = i_queue_name and r.root_node = i_old_name;
+        update vedur.table_change c
+        set pending = array_replace(c.pending, i_old_name, i_new_name)
+        where c.queue_name = i_queue_name and i_old_name = any (c.pending);
     elsif i_step = 3 then
         if exists (
             select from pgq_node.node_info n

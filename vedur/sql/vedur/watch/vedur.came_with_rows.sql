@@ -19,7 +19,8 @@ as $$
                 on made.attrelid = i_relid
                 and made.attname = 'tableoid'
                 and made.attnum < 0
-        where a.relid not in (i_relid, i_table)
+        where a.relid::oid <> i_relid
+            and a.relid::oid not in (select above.relid::oid from pg_catalog.pg_partition_ancestors(i_table) as above)
             and vedur.was_attached(a.relid::oid)
             and pg_catalog.age(made.xmin) >= pg_catalog.age(i.xmin))
 $$;

@@ -12,11 +12,12 @@ as $$
 -- Writes: nothing.
 --
 -- With a cache, each session takes numbers in advance, so that a change may get a lower one than another that it
--- waited for. A sequence that was set back begins with numbers that were used before.
+-- waited for. A sequence that was set back begins with numbers that were used before; one that was restarted says that it has
+-- no last value until it gives the first one.
     with here as (
         select s.name, s.of_events, p.*, q.queue_external_ticker, t.reached,
             case when pg_catalog.has_sequence_privilege(p.seqrelid, 'select')
-                then coalesce(pg_catalog.pg_sequence_last_value(p.seqrelid), 0) end as last_value
+                then coalesce(pg_catalog.pg_sequence_last_value(p.seqrelid), pgq.seq_getval(s.name) - 1) end as last_value
         from pgq.queue as q
             cross join lateral (values (q.queue_event_seq, true), (q.queue_tick_seq, false)) as s (name, of_events)
             join pg_catalog.pg_sequence as p on p.seqrelid = pg_catalog.to_regclass(pgq.quote_fqname(s.name))

@@ -34,7 +34,8 @@ as $$
                     select pg_catalog.string_agg(i.xmin::text, ' ' order by i.inhrelid) as attached
                     from pg_catalog.pg_partition_ancestors(p.oid) as a
                         join pg_catalog.pg_inherits as i on i.inhrelid = a.relid
-                    where a.relid <> c.oid) as e) end,
+                    where a.relid::oid not in (
+                        select above.relid::oid from pg_catalog.pg_partition_ancestors(c.oid) as above)) as e) end,
         'file', case when c.relkind <> 'p' then c.relfilenode end,
         'written', (
             select pg_catalog.jsonb_object_agg(a.attnum, a.xmin::text)

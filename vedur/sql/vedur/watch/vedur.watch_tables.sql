@@ -13,8 +13,8 @@ as $$
 -- Errors: none of its own. A trigger that cannot be made now (a lock, a missing right) is tried again at the next
 --     look; until then vedur.table_problems names the partition.
 --
--- A table is known by its oid, so a new name is told from a new table. After a restore of a dump oids differ: a
--- table of the right name that has its triggers is taken as it is.
+-- A table is known by its oid, so a new name is told from a new table. After a restore of a dump oids differ, and
+-- may be those of other relations: a table of the right name that has its triggers is taken as it is.
 declare
     _root boolean;
     _t record;
@@ -50,6 +50,30 @@ begin
                 and t.table_name = c.table_name
                 and t.local);
 
+    -- A node that was dropped repairs nothing any more, and one that takes its name copies its tables.
+    update vedur.table_change as c
+    set pending = array(
+        select p.name
+        from unnest(c.pending) as p (name)
+        where exists (
+            select
+            from pgq_node.node_location as l
+            where l.queue_name = c.queue_name
+                and l.node_name = p.name))
+    where c.queue_name = i_queue_name
+        and exists (
+            select
+            from unnest(c.pending) as p (name)
+            where not exists (
+                select
+                from pgq_node.node_location as l
+                where l.queue_name = c.queue_name
+                    and l.node_name = p.name));
+    delete from vedur.table_change as c
+    where c.queue_name = i_queue_name
+        and c.severity = 'fail'
+        and c.pending = '{}';
+
     for _t in
         select t.table_name, coalesce(t.dest_table, t.table_name) as dest, w.relid, w.state, w.captured,
             londiste.find_table_oid(coalesce(t.dest_table, t.table_name)) as named
@@ -62,6 +86,9 @@ begin
         _state := vedur.table_state(i_queue_name, _t.relid);
         continue when _state is not null and _state = _t.state and _t.relid is not distinct from _t.named;
         _relid := _t.relid;
+        if _t.relid <> _t.named and not vedur.has_capture(i_queue_name, _t.relid) and vedur.has_capture(i_queue_name, _t.named) then
+            _state := null;  -- in a restored database the number may be that of anything
+        end if;
         if _state is null then
             -- seen for the first time, restored, or dropped and created again
             continue when _t.named is null
