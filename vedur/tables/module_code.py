@@ -60,7 +60,8 @@ def read_sources(names: Iterable[str]) -> tuple[ModuleSource, ...]:
 
 
 def code_of(sources: Sequence[ModuleSource]) -> str:
-    """Return the code of these modules as Python reads it: without comments."""
+    """Return the code of these modules as Python reads it: without comments, and in a form that
+    does not depend on its version."""
     return "\n".join(f"{source.name}\n{_without_comments(source.text)}" for source in sources)
 
 
@@ -179,9 +180,21 @@ def _read_file(path: str) -> str | None:
 @lru_cache(maxsize=1024)
 def _without_comments(text: str) -> str:
     try:
-        return ast.unparse(ast.parse(text))
+        return _write(ast.parse(text))
     except (SyntaxError, ValueError):
         return text
+
+
+def _write(node: object) -> str:
+    """Write a piece of a syntax tree, the same in every version of Python: `ast.unparse` and
+    `ast.dump` change their forms, and a field that came with a later version is empty for code that
+    an earlier one can read."""
+    if isinstance(node, list):
+        return f"[{', '.join(map(_write, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    filled = ((name, value) for name, value in ast.iter_fields(node) if value not in (None, []))
+    return f"{type(node).__name__}({', '.join(f'{n}={_write(v)}' for n, v in filled)})"
 
 
 @lru_cache(maxsize=1024)

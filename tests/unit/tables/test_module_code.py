@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from vedur.tables import module_code
-from vedur.tables.module_code import changed_module, code_of, read_sources, using
+from vedur.tables.module_code import ModuleSource, changed_module, code_of, read_sources, using
 
 
 @pytest.fixture
@@ -154,3 +154,13 @@ def test_what_is_below_a_package_that_is_made_anew(place: Path) -> None:
     write(place, mc_up__top=text.format(22) + use)
     made = load("mc_up.top")
     assert (made.value, made.found) == (22, 5)
+
+
+def test_code_is_written_alike_by_every_version_of_python() -> None:
+    text = "def f(b):\n    return f\"{b['mail']}\" or None  # why\n"
+    assert code_of([ModuleSource("m", text)]) == (
+        "m\nModule(body=[FunctionDef(name='f', args=arguments(args=[arg(arg='b')]), "
+        "body=[Return(value=BoolOp(op=Or(), values=[JoinedStr(values=[FormattedValue("
+        "value=Subscript(value=Name(id='b', ctx=Load()), slice=Constant(value='mail'), "
+        "ctx=Load()), conversion=-1)]), Constant()]))])])"
+    )
