@@ -346,7 +346,9 @@ def test_a_dry_run_and_a_check_change_nothing(make_chain: MakeChain) -> None:
         assert roots(chain) == ["n1"]
 
 
-def test_what_speaks_against_it_is_said_and_nothing_is_changed(make_chain: MakeChain) -> None:
+def test_what_speaks_against_it_is_said_and_nothing_is_changed(
+    make_chain: MakeChain, caplog: pytest.LogCaptureFixture
+) -> None:
     chain = make_bank(make_chain, 3)
     n2 = chain["n2"].db
     for db in (chain["n1"].db, n2, chain["n3"].db):
@@ -372,6 +374,15 @@ def test_what_speaks_against_it_is_said_and_nothing_is_changed(make_chain: MakeC
         n1.value("select vedur.watch_tables(%s)", [QUEUE])
         n1.execute("drop table extra")
         assert 'table "public.extra" on "n1": table public.extra was dropped; create' in reasons()
+        n1.execute(
+            "insert into vedur.table_change (queue_name, table_name, severity, what, action,"
+            " pending) values (%s, 'public.acct', 'fail', 'a change', 'do', '{n3}')",
+            [QUEUE],
+        )
+        dead = "select pgq_node.register_location(%s, 'n3', 'dbname=n3', true)"
+        n1.query(dead, [QUEUE])
+        assert "a change" not in reasons()
+        assert "public.acct: a change; n3 (tagged as dead) has not got that" in caplog.text
         with pytest.raises(StateError, match='"n2" cannot take over'):
             move(chain, "n1", "n2")
         assert roots(chain) == ["n1"]

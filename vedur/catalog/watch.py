@@ -63,6 +63,15 @@ def read_table_problems(db: Database, queue: str) -> tuple[TableProblem, ...]:
     return tuple(TableProblem(**row._asdict()) for row in rows)
 
 
+def read_lacks_of_dead(db: Database, queue: str) -> list[tuple[str, str, str]]:
+    """Read what only nodes that are tagged as dead have not got of changes by hand: the table, the
+    change, the nodes; nothing where the role may not ask."""
+    if not db.value(query("watch", "readable")):
+        return []
+    rows = db.query(query("watch", "dead_lack"), [queue])
+    return [(row.table_name, row.what, row.nodes) for row in rows]
+
+
 def last_change(db: Database, queue: str, table: str) -> int | None:
     """Read which change of a table the root knows as the newest; None for none."""
     if not db.value(query("watch", "installed")):

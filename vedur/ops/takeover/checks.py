@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from vedur.catalog.copy_source import unready_parts
 from vedur.catalog.sequences import get_seq_list
 from vedur.catalog.tables import TableInfo, get_table_list, missing_part
-from vedur.catalog.watch import read_table_problems
+from vedur.catalog.watch import read_lacks_of_dead, read_table_problems
 from vedur.db import Database
 from vedur.errors import StateError
 from vedur.names import quote_literal
@@ -62,12 +62,28 @@ class Candidate:
 
 def find_reasons(candidate: Candidate) -> list[str]:
     """Read everything that speaks against a takeover; empty if nothing does."""
+    _warn_of_dead(candidate)
     reasons = list(_node(candidate))
     if reasons:
         return reasons  # the rest could not be read, or would only repeat it
     found = [*_rights(candidate), *_tables(candidate), *_sequences(candidate)]
     found += [*_processes(candidate), *_lag(candidate), *_epoch(candidate), *_parts(candidate)]
     return [*found, *_consumer(candidate), *_copies(candidate)]
+
+
+def _warn_of_dead(candidate: Candidate) -> None:
+    """Log what nodes that are tagged as dead will lack when they come back: the new root does not
+    know of it."""
+    if candidate.root is None:
+        return
+    for table, what, nodes in read_lacks_of_dead(candidate.root, candidate.queue):
+        log.warning(
+            "%s: %s; %s (tagged as dead) has not got that, and nobody tells after the takeover: "
+            "resync the table there when it is back",
+            table,
+            what,
+            nodes,
+        )
 
 
 def require_ready(candidate: Candidate) -> None:

@@ -20,6 +20,22 @@ select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtext('vedur.watch_tables'
 -- May this role ask for problems of tables?
 select coalesce(pg_catalog.has_function_privilege(pg_catalog.to_regprocedure('vedur.table_problems(text)'), 'execute'), false)
 
+-- name: dead_lack
+-- Changes by hand that only nodes tagged as dead have not got: nobody is told of these while they are dead.
+select c.table_name, c.what,
+    (select pg_catalog.string_agg(n.name, ', ' order by n.name) from unnest(c.pending) as n (name)) as nodes
+from vedur.table_change c
+where c.queue_name = %s
+    and c.severity = 'fail'
+    and c.pending <> '{}'
+    and not exists (
+        select
+        from pgq_node.node_location l
+        where l.queue_name = c.queue_name
+            and l.node_name = any (c.pending)
+            and not l.dead)
+order by 1, 2
+
 -- name: problems
 -- What is wrong with the tables of a node and cannot be seen from its queue.
 select p.table_name, p.severity, p.what, p.action
