@@ -25,6 +25,7 @@ from tests.labs.moving_root import (
     settle,
 )
 from tests.labs.pair import QUEUE
+from vedur.catalog.watch import read_lacks_of_dead
 from vedur.errors import RefusedError, StateError, UsageError
 from vedur.failpoint import set_hook
 from vedur.node.info import NodeType, get_subscriber_info
@@ -383,6 +384,12 @@ def test_what_speaks_against_it_is_said_and_nothing_is_changed(
         n1.query(dead, [QUEUE])
         assert "a change" not in reasons()
         assert "public.acct: a change; n3 (tagged as dead) has not got that" in caplog.text
+        role = f"reader_{n1.value('select current_database()')}"
+        n1.execute(f"create role {role}; grant pgq_reader to {role}; set role {role}")
+        try:  # who may not read it is not told, and has no error
+            assert read_lacks_of_dead(n1, QUEUE) == []
+        finally:
+            n1.execute(f"reset role; drop role {role}")
         with pytest.raises(StateError, match='"n2" cannot take over'):
             move(chain, "n1", "n2")
         assert roots(chain) == ["n1"]

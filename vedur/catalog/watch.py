@@ -66,7 +66,7 @@ def read_table_problems(db: Database, queue: str) -> tuple[TableProblem, ...]:
 def read_lacks_of_dead(db: Database, queue: str) -> list[tuple[str, str, str]]:
     """Read what only nodes that are tagged as dead have not got of changes by hand: the table, the
     change, the nodes; nothing where the role may not ask."""
-    if not db.value(query("watch", "readable")):
+    if not db.value(query("watch", "changes_readable")):
         return []
     rows = db.query(query("watch", "dead_lack"), [queue])
     return [(row.table_name, row.what, row.nodes) for row in rows]

@@ -20,6 +20,10 @@ select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtext('vedur.watch_tables'
 -- May this role ask for problems of tables?
 select coalesce(pg_catalog.has_function_privilege(pg_catalog.to_regprocedure('vedur.table_problems(text)'), 'execute'), false)
 
+-- name: changes_readable
+-- May the role read what was found? Observers may call vedur.table_problems alone.
+select coalesce(pg_catalog.has_table_privilege(pg_catalog.to_regclass('vedur.table_change'), 'select'), false)
+
 -- name: dead_lack
 -- Changes by hand that only nodes tagged as dead have not got: nobody is told of these while they are dead.
 select c.table_name, c.what,
