@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.examples import examples
@@ -295,6 +295,13 @@ def test_a_slot_is_kept_where_two_are_left(spark: Any, monkeypatch: pytest.Monke
 
 # -- histories ------------------------------------------------------------------------------------
 
+#: Begins a task, has it answer, loses an answer: eight histories that are drawn may do none of it.
+ALL_WAYS = ["order", "order", "lost"]
+INSERTS = [
+    [(0, ("insert into c values (%s, 'x', true, 1.5)", (number,)))]
+    for number in range(len(ALL_WAYS))
+]
+
 
 @pytest.mark.hypothesis
 def test_histories_with_a_task_that_comes_and_goes(
@@ -327,6 +334,7 @@ def test_histories_with_a_task_that_comes_and_goes(
         ways=st.lists(st.sampled_from(["order", "order", "job", "lost"]), min_size=3, max_size=3),
         flush=st.sampled_from([1, 600, 1 << 20]),
     )
+    @example(histories=INSERTS, ways=ALL_WAYS, flush=1 << 20)
     def run(
         histories: list[list[tuple[int, tuple[str, tuple[Any, ...]]]]], ways: list[str], flush: int
     ) -> None:
