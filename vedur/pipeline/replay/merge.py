@@ -114,6 +114,133 @@ class Selection:
         return cls((part.slice,), 0, part.kinds)
 
 
+class MergeSql:
+    """The statements that merge one table, as text for a `Selection` of what is staged for it.
+
+    Asks nobody and never changes: the same selection gives the same text. Rows go to the table, or
+    to `partition` (quoted) where a handler says so.
+    """
+
+    def __init__(self, table: StagedTable, slot: int, partition: str = "") -> None:
+        spec = table.spec
+        self.spec = spec
+        self.shapes = table.shapes
+        self.keys = tuple(key for key in table.keys if key != PART)
+        #: Where the staging table has a column.
+        self.position = position = {c.name: f"c{i}" for i, c in enumerate(spec.stage_columns)}
+        places = [position[k] for k in self.keys]
+        same = [f"d.{quote_ident(k)} = s.{position[k]}" for k in self.keys]
+        # what keeps a change away from the rows of other tables that are in the same one here
+        if own := spec.own("d"):
+            same.append(f"({own}\n)")
+        self._words = {
+            "only": spec.only,
+            "dest": partition or spec.dest,
+            "stage": stage_name(spec, slot),
+            "keys": ", ".join(places),
+            "own_keys": ", ".join(f"s.{k}" for k in places),
+            "match": " and ".join(same),
+        }
+
+    @cached_property
+    def identity_in_the_way(self) -> bool:
+        """Does a column forbid updates? GENERATED ALWAYS AS IDENTITY accepts an inserted value, but
+        no update of it."""
+        return any(c.identity_always and c.name not in self.keys for c in self.spec.stage_columns)
+
+    def text(self, name: str, selected: Selection, **words: object) -> str:
+        """Return a statement of `sql/queries/replay.sql` for a selection."""
+        every = {**self._words, "chosen": selected.condition, **words}
+        return query("replay", name).format_map(every)
+
+    def steps(self, selected: Selection, reinsert: bool) -> list[Step]:
+        """Return what merges a selection whose keys occur once: deletes, updates, inserts."""
+        steps, kinds = [], selected.kinds
+        if selected.has(Kind.DELETE) or selected.has(Kind.REPLACE):
+            steps.append(Step(self.text("merge_delete", selected), "deleted"))
+        for shape, columns in self.shapes.items():
+            count = kinds.get((Kind.UPDATE, shape), 0)
+            if not count:
+                continue
+            build = self._reinsert if reinsert else self._update
+            text = build(selected, shape, columns)
+            brings = bool(self.spec.condition) or self.spec.keeps_latest
+            steps.append(Step(text, "updated", None if brings and text else count))
+            if brings:
+                text = self._insert(selected, shape, columns, "merge_insert_missing")
+                steps.append(Step(text, "inserted"))
+        for shape, columns in self.shapes.items():
+            if kinds.get((Kind.INSERT, shape)) or kinds.get((Kind.REPLACE, shape)):
+                steps.append(Step(self._insert(selected, shape, columns), "inserted"))
+        return steps
+
+    def latest(self, selected: Selection) -> Step:
+        """Return the update of each key to its last version, for updates of the same columns."""
+        ((shape, columns, count),) = (
+            (s, c, n)
+            for s, c in self.shapes.items()
+            if (n := selected.kinds.get((Kind.UPDATE, s), 0))
+        )
+        sets = self._sets(columns)
+        if not sets:
+            return Step("", "updated", count)
+        types = self.spec.by_name
+        # Whatever the order is, it need not be that of a language.
+        keys = ", ".join(
+            f's.{self.position[k]} collate "C"' if types[k].text else f"s.{self.position[k]}"
+            for k in self.keys
+        )
+        text = self.text("merge_update_latest", selected, shape=shape, sets=sets, keys=keys)
+        return Step(text, "updated")
+
+    def _sets(self, columns: tuple[str, ...]) -> str:
+        return ", ".join(
+            f"{quote_ident(c)} = s.{self.position[c]}"
+            for c in columns
+            if c not in self.keys and c != PART
+        )
+
+    def _update(self, selected: Selection, shape: int, columns: tuple[str, ...]) -> str:
+        sets = self._sets(columns)
+        # a table that is all key: an update says nothing new
+        return self.text("merge_update", selected, shape=shape, sets=sets) if sets else ""
+
+    def _insert(
+        self, selected: Selection, shape: int, columns: tuple[str, ...], name: str = "merge_insert"
+    ) -> str:
+        columns = tuple(c for c in columns if c != PART)
+        return self.text(
+            name,
+            selected,
+            shape=shape,
+            columns=", ".join([*map(quote_ident, columns), *self.spec.constants]),
+            values=", ".join(
+                [*(f"s.{self.position[c]}" for c in columns), *self.spec.constants.values()]
+            ),
+        )
+
+    def _reinsert(self, selected: Selection, shape: int, columns: tuple[str, ...]) -> str:
+        """Return SQL that inserts the rows anew: columns that the events do not have keep the value
+        of the row taken out."""
+        columns = tuple(c for c in columns if c != PART)
+        others = (c.name for c in self.spec.stage_columns if c.name not in columns)
+        kept = [name for name in others if name != PART]
+        returning = [f"s.{self.position[c]} as n{i}" for i, c in enumerate(columns)]
+        returning += [f"d.{quote_ident(c)} as k{i}" for i, c in enumerate(kept)]
+        return self.text(
+            "merge_reinsert",
+            selected,
+            shape=shape,
+            returning="".join(f", {r}" for r in returning),
+            columns=", ".join([*map(quote_ident, (*columns, *kept)), *self.spec.constants]),
+            values=", ".join(
+                [f"n{i}" for i in range(len(columns))]
+                + [f"k{i}" for i in range(len(kept))]
+                + [*self.spec.constants.values()]
+            ),
+        )
+
+
 @dataclass
 class TableMerge:
     """One table of one batch; `after` is the event of its last truncate. `partition` is the table
@@ -129,8 +256,8 @@ class TableMerge:
 
     def __post_init__(self) -> None:
         self.spec: TableSpec = self.table.spec
-        self.keys = tuple(key for key in self.table.keys if key != PART)
-        self.position = {c.name: f"c{i}" for i, c in enumerate(self.spec.stage_columns)}
+        self.sql = MergeSql(self.table, self.slot, self.partition)
+        self.keys, self.position = self.sql.keys, self.sql.position
         #: All that the tasks of the batch have staged for the table.
         self.staged = Selection(
             tuple(self.table.slices if self.table.parts else self.slices),
@@ -161,12 +288,12 @@ class TableMerge:
             staged = self._filter(staged)
         if self.spec.partitions is not None:
             staged = self._for_partitions(staged)
-        if staged.has(Kind.NOTHING) and self.db.value(self._text("existing", staged)):
+        if staged.has(Kind.NOTHING) and self.db.value(self.sql.text("existing", staged)):
             raise RowByRowNeeded("a row that the batch inserts and deletes is there already")
         try:
             with self.db.transaction():
                 latest = alike == Kind.UPDATE
-                steps = [self._latest(staged)] if latest else self._steps_of(staged, parts)
+                steps = [self.sql.latest(staged)] if latest else self._steps_of(staged, parts)
                 return self._run_checked(staged, steps)
         except DatabaseError as error:
             if error.sqlstate not in _COLLISIONS or not staged.has(Kind.UPDATE):
@@ -191,7 +318,7 @@ class TableMerge:
             return []
         alike = self._alike()
         if alike == Kind.UPDATE:
-            return [self._latest(self.staged)]
+            return [self.sql.latest(self.staged)]
         parts = self._orderable() if alike is None else []
         if alike is None and (not _apart(parts) if parts else self.table.needs_fold):
             return []
@@ -214,7 +341,7 @@ class TableMerge:
         marks = [mark for mark, count in self.table.kinds.items() if count]
         if all(kind == Kind.INSERT for kind, _ in marks):
             return Kind.INSERT
-        same = len(marks) == 1 and marks[0][0] == Kind.UPDATE and not self._identity_in_the_way()
+        same = len(marks) == 1 and marks[0][0] == Kind.UPDATE and not self.sql.identity_in_the_way
         return Kind.UPDATE if same else None
 
     @property
@@ -249,7 +376,7 @@ class TableMerge:
         keys = [self.position[k] for k in self.keys]
         return bool(
             self.db.value(
-                self._text(
+                self.sql.text(
                     "interleaved",
                     self.staged,
                     earlier=", ".join(str(p.slice) for p in earlier),
@@ -265,7 +392,7 @@ class TableMerge:
         """Run steps. A key that names several rows before or after them raises `RowByRowNeeded`;
         only keys that the server does not check itself are looked at."""
         self._require_single(staged)
-        done = self._run_steps(steps)
+        done = _counted(steps, iter(self.db.each(_texts(steps))))
         if self.spec.is_tree:
             words = [self.spec.home, self.spec.partition_words]
             self.db.query(query("replay", "spread_rows"), words)
@@ -273,11 +400,8 @@ class TableMerge:
         return done
 
     def _require_single(self, staged: Selection) -> None:
-        if self.spec.may_repeat(self.keys) and self.db.value(self._text("doubled", staged)):
+        if self.spec.may_repeat(self.keys) and self.db.value(self.sql.text("doubled", staged)):
             raise RowByRowNeeded("a key names several rows here")
-
-    def _run_steps(self, steps: list[Step]) -> Merged:
-        return _counted(steps, iter(self.db.each(_texts(steps))))
 
     def _check(self) -> None:
         """Require that all that was announced is there, and that the truncate cuts no net change in
@@ -292,7 +416,7 @@ class TableMerge:
     def counting(self) -> str:
         """The statement whose answer `require` wants."""
         listed = ", ".join(map(str, self.staged.slices))
-        return self._text("staged", self.staged, slices=listed, after=self.after)
+        return self.sql.text("staged", self.staged, slices=listed, after=self.after)
 
     def require(self, found: Any) -> None:
         """See `_check`."""
@@ -308,7 +432,7 @@ class TableMerge:
 
     def read_moments(self) -> list[str]:
         """Read the times of staged changes that choose their partitions."""
-        text = self._text("staged_parts", self.staged, part=self.position[PART])
+        text = self.sql.text("staged_parts", self.staged, part=self.position[PART])
         return [row.moment for row in self.db.query(text)]
 
     def _for_partitions(self, staged: Selection) -> Selection:
@@ -327,117 +451,25 @@ class TableMerge:
             )
             period = quote_literal(target.period)
             for row in self.db.query(
-                self._text("staged_moments", staged, moment=moment, period=period)
+                self.sql.text("staged_moments", staged, moment=moment, period=period)
             ):
                 words = [self.spec.home, self.spec.partition_words, row.moment]
                 self.db.query(query("replay", "make_partition"), words)
         return staged
 
-    # -- statements for a selection -------------------------------------------------------------
-
     def _steps_of(self, staged: Selection, parts: list[Part], reinsert: bool = False) -> list[Step]:
         """Return the statements for all that is staged, or for parts one after the other."""
         # what a row of a tree becomes may belong to another of its tables
-        reinsert = reinsert or self._identity_in_the_way() or self.spec.is_tree
+        reinsert = reinsert or self.sql.identity_in_the_way or self.spec.is_tree
         selections = [Selection.of_part(part) for part in parts] or [staged]
-        return [step for selected in selections for step in self._steps(selected, reinsert)]
-
-    def _steps(self, selected: Selection, reinsert: bool) -> list[Step]:
-        steps, kinds = [], selected.kinds
-        if selected.has(Kind.DELETE) or selected.has(Kind.REPLACE):
-            steps.append(Step(self._text("merge_delete", selected), "deleted"))
-        for shape, columns in self.table.shapes.items():
-            count = kinds.get((Kind.UPDATE, shape), 0)
-            if not count:
-                continue
-            build = self._reinsert if reinsert else self._update
-            text = build(selected, shape, columns)
-            brings = bool(self.spec.condition) or self.spec.keeps_latest
-            steps.append(Step(text, "updated", None if brings and text else count))
-            if brings:
-                text = self._insert(selected, shape, columns, "merge_insert_missing")
-                steps.append(Step(text, "inserted"))
-        for shape, columns in self.table.shapes.items():
-            if kinds.get((Kind.INSERT, shape)) or kinds.get((Kind.REPLACE, shape)):
-                steps.append(Step(self._insert(selected, shape, columns), "inserted"))
-        return steps
-
-    def _sets(self, columns: tuple[str, ...]) -> str:
-        return ", ".join(
-            f"{quote_ident(c)} = s.{self.position[c]}"
-            for c in columns
-            if c not in self.keys and c != PART
-        )
-
-    def _update(self, selected: Selection, shape: int, columns: tuple[str, ...]) -> str:
-        sets = self._sets(columns)
-        # a table that is all key: an update says nothing new
-        return self._text("merge_update", selected, shape=shape, sets=sets) if sets else ""
-
-    def _latest(self, selected: Selection) -> Step:
-        ((shape, columns, count),) = (
-            (s, c, n)
-            for s, c in self.table.shapes.items()
-            if (n := selected.kinds.get((Kind.UPDATE, s), 0))
-        )
-        sets = self._sets(columns)
-        if not sets:
-            return Step("", "updated", count)
-        types = self.spec.by_name
-        # Whatever the order is, it need not be that of a language.
-        keys = ", ".join(
-            f's.{self.position[k]} collate "C"' if types[k].text else f"s.{self.position[k]}"
-            for k in self.keys
-        )
-        text = self._text("merge_update_latest", selected, shape=shape, sets=sets, keys=keys)
-        return Step(text, "updated")
-
-    def _insert(
-        self, selected: Selection, shape: int, columns: tuple[str, ...], name: str = "merge_insert"
-    ) -> str:
-        columns = tuple(c for c in columns if c != PART)
-        return self._text(
-            name,
-            selected,
-            shape=shape,
-            columns=", ".join([*map(quote_ident, columns), *self.spec.constants]),
-            values=", ".join(
-                [*(f"s.{self.position[c]}" for c in columns), *self.spec.constants.values()]
-            ),
-        )
-
-    def _reinsert(self, selected: Selection, shape: int, columns: tuple[str, ...]) -> str:
-        """Return SQL that inserts the rows anew: columns that the events do not have keep the value
-        of the row taken out."""
-        columns = tuple(c for c in columns if c != PART)
-        others = (c.name for c in self.spec.stage_columns if c.name not in columns)
-        kept = [name for name in others if name != PART]
-        returning = [f"s.{self.position[c]} as n{i}" for i, c in enumerate(columns)]
-        returning += [f"d.{quote_ident(c)} as k{i}" for i, c in enumerate(kept)]
-        return self._text(
-            "merge_reinsert",
-            selected,
-            shape=shape,
-            returning="".join(f", {r}" for r in returning),
-            columns=", ".join([*map(quote_ident, (*columns, *kept)), *self.spec.constants]),
-            values=", ".join(
-                [f"n{i}" for i in range(len(columns))]
-                + [f"k{i}" for i in range(len(kept))]
-                + [*self.spec.constants.values()]
-            ),
-        )
-
-    def _identity_in_the_way(self) -> bool:
-        """Does a column forbid updates? GENERATED ALWAYS AS IDENTITY accepts an inserted value, but
-        no update of it."""
-        return any(c.identity_always and c.name not in self.keys for c in self.spec.stage_columns)
+        return [step for selected in selections for step in self.sql.steps(selected, reinsert)]
 
     # -- rewriting what is staged ---------------------------------------------------------------
 
     def _fold(self, staged: Selection) -> Selection:
         """Compose all net changes of a key to one; writes to the staging table if there is a key
         with several."""
-        if self.table.chunks == 1 and not self.db.value(self._text("has_duplicates", staged)):
+        if self.table.chunks == 1 and not self.db.value(self.sql.text("has_duplicates", staged)):
             return staged
         folded = self._rewrite("fold", staged)
         _require_composed(folded)
@@ -471,36 +503,11 @@ class TableMerge:
 
     def _count(self, staged: Selection) -> Selection:
         """Count by kind what is there; reads the staging table."""
-        rows = self.db.query(self._text("kinds", staged))
+        rows = self.db.query(self.sql.text("kinds", staged))
         return replace(staged, kinds={(Kind(r.kind), r.shape): r.n for r in rows})
 
     def _run(self, name: str, selected: Selection, **words: object) -> int:
-        return self.db.execute(self._text(name, selected, **words))
-
-    def _text(self, name: str, selected: Selection, **words: object) -> str:
-        """Return a statement of `sql/queries/replay.sql` for a selection."""
-        keys = [self.position[k] for k in self.keys]
-        return query("replay", name).format(
-            **{
-                "only": self.spec.only,
-                "dest": self.partition or self.spec.dest,
-                "stage": stage_name(self.spec, self.slot),
-                "chosen": selected.condition,
-                "keys": ", ".join(keys),
-                "own_keys": ", ".join(f"s.{k}" for k in keys),
-                "match": " and ".join([*self._same_keys(), *self._own_rows]),
-                **words,
-            }
-        )
-
-    def _same_keys(self) -> list[str]:
-        return [f"d.{quote_ident(k)} = s.{self.position[k]}" for k in self.keys]
-
-    @cached_property
-    def _own_rows(self) -> list[str]:
-        """What keeps a change away from the rows of other tables that are in the same one here."""
-        own = self.spec.own("d")
-        return [f"({own}\n)"] if own else []
+        return self.db.execute(self.sql.text(name, selected, **words))
 
 
 def _require_composed(staged: Selection) -> None:
