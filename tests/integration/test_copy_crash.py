@@ -119,7 +119,7 @@ def test_a_table_removed_before_its_turn_leaves_nothing(lab: Lab) -> None:
             lab.wait_until(lambda: lab.copying is not None and _cancelled(lab))
 
     def _cancelled(lab: Lab) -> bool:
-        job = lab.copying._jobs.get("public.t") if lab.copying else None
+        job = lab.copying.schedule.find("public.t") if lab.copying else None
         return job is None or job.cancelled
 
     lab.start(hook)

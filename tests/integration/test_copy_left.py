@@ -61,7 +61,7 @@ def test_other_tables_go_on_without_a_copy_that_fails_at_the_hand_over(
     lab.wait_until(lambda: lab.leaf.value("select count(*) from other") == 1)
     assert lab.states()["public.t"] == "catching-up"
     broken.clear()
-    lab.copying._retry_at.clear()
+    lab.copying.schedule.retry_at_once()
     lab.wait_ok()
     lab.settle()
     lab.same("t")

@@ -187,7 +187,9 @@ class Lab:
 
     def copies(self) -> list[str]:
         """Tables that this process is copying now."""
-        return list(self.copying._jobs) if self.copying is not None else []
+        return (
+            [job.name for job in self.copying.schedule.jobs()] if self.copying is not None else []
+        )
 
     def states(self) -> dict[str, str | None]:
         """merge_state by table."""

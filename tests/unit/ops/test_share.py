@@ -38,5 +38,5 @@ def test_first_copies_keep_to_the_share_when_they_catch_up(share: Share | None, 
     process._worker = worker
     process._allow_copies(nothing, share or Share(20, 20))
     assert worker.copies.setup.connections == most
-    assert worker.copies._seats.total == max(1, most // 2)
+    assert worker.copies._catch_ups.seats.total == max(1, most // 2)
     assert worker.copies.loader.max_connections == worker.copies.loader.budget.total == most

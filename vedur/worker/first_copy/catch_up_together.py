@@ -19,6 +19,7 @@ from vedur.catalog.quarantine import forget_stuck_events
 from vedur.catalog.tables import change_table_states, hold_tables
 from vedur.change.snapshot import Snapshot
 from vedur.clock import Clock
+from vedur.errors import CopyAbandoned
 from vedur.failpoint import reach
 from vedur.names import quote_literal
 from vedur.node.position import (
@@ -32,7 +33,8 @@ from vedur.node.position import (
 from vedur.queue.batches import Tick, event_range, get_subscription, get_ticks
 from vedur.sql import query
 from vedur.tables.stages import stage_prefix
-from vedur.worker.first_copy.context import CopySetup, Step, TableJob
+from vedur.worker.first_copy.catch_up import CatchUp
+from vedur.worker.first_copy.context import CopySetup, MakeApplier, Step, TableJob, Threads
 from vedur.worker.first_copy.seats import Seat, Seats
 from vedur.worker.first_copy.source_check import applied_tick, look_at_source
 from vedur.worker.first_copy.states import MergeState, State, snapshot_is_past
@@ -53,16 +55,15 @@ class CatchUpTogether:
 
     def __init__(
         self,
-        setup: CopySetup,
         jobs: Sequence[TableJob],
-        clock: Clock,
         seats: Seats,
+        clock: Clock,
         on_move: Callable[[], None],
         leave: Callable[[TableJob], None],
         done: Callable[[TableJob], None],
     ) -> None:
-        self.setup = setup
-        self.queue = setup.queue
+        self.setup = seats.setup
+        self.queue = self.setup.queue
         self.clock = clock
         self.seats = seats
         self.jobs: Jobs = {job.name: job for job in jobs}
@@ -301,3 +302,78 @@ def _is_plain(table: TableInfo) -> bool:
     """Does a table catch up with nobody to wait for? Pure."""
     state = MergeState.parse(table.merge_state).state
     return state is State.CATCHING_UP and table.copy_role is None and table.dropped_ddl is None
+
+
+class CatchUps:
+    """All tables of a node that catch up, each in a thread that takes it to `ok`.
+
+    `on_move` is called whenever one of them has got further, `ended` with each table: without an
+    error where it is in sync, with `CopyAbandoned` where it is to be taken up by its state.
+    """
+
+    def __init__(
+        self,
+        setup: CopySetup,
+        make_applier: MakeApplier,
+        clock: Clock,
+        threads: Threads,
+        on_move: Callable[[], None],
+        ended: Callable[[TableJob, Exception | None], None],
+    ) -> None:
+        self.make_applier = make_applier
+        self.clock = clock
+        self.seats = Seats(setup)
+        self._threads = threads
+        self._on_move = on_move
+        self._ended = ended
+        self._stopping = threading.Event()
+
+    def reconfigure(self, setup: CopySetup, make_applier: MakeApplier) -> None:
+        """Take new settings for what starts from now on."""
+        # Tables on their way keep theirs and leave them with their last move.
+        self.seats.close_idle()
+        self.seats, self.make_applier = Seats(setup), make_applier
+
+    def start(self, jobs: Sequence[TableJob]) -> None:
+        """Start tables of one provider that are loaded, all that can together."""
+        if len(jobs) > 1:
+            self._threads.start(lambda: self._run_together(jobs), "vedur-catch-up")
+        elif jobs:
+            self._start_alone(jobs[0])
+
+    def stop(self) -> None:
+        """Have no table go on alone that was together with others: the next run takes it up."""
+        self._stopping.set()
+
+    def close_idle(self) -> None:
+        """Close connections that no table uses."""
+        self.seats.close_idle()
+
+    def _run_together(self, jobs: Sequence[TableJob]) -> None:
+        for job in jobs:
+            job.started = True
+        CatchUpTogether(
+            jobs, self.seats, self.clock, self._on_move,
+            leave=self._go_on_alone, done=lambda job: self._ended(job, None),
+        ).run()  # fmt: skip
+
+    def _go_on_alone(self, job: TableJob) -> None:
+        if self._stopping.is_set():
+            self._ended(job, CopyAbandoned())
+        else:
+            self._start_alone(job)
+
+    def _start_alone(self, job: TableJob) -> None:
+        self._threads.start(lambda: self._run_alone(job), f"vedur-catch-up {job.name}")
+
+    def _run_alone(self, job: TableJob) -> None:
+        job.started = True
+        job.on_move = self._on_move
+        seats = self.seats
+        try:
+            CatchUp(seats.setup, self.make_applier, job, self.clock, seats).run()
+        except Exception as error:
+            self._ended(job, error)
+        else:
+            self._ended(job, None)
+        self._on_move()

@@ -13,13 +13,15 @@ where they are, and removes its own rows by its condition or part column.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vedur import db as vdb
 from vedur.catalog.parts import TablePart, find_part, read_parts
-from vedur.catalog.tables import TableInfo, hold_table
+from vedur.catalog.tables import TableInfo, change_table_state, hold_table
 from vedur.change.attrs import MAX_PARALLEL_COPY, MERGE
+from vedur.clock import Clock
 from vedur.errors import CopyAbandoned, StateError, VedurError
 from vedur.failpoint import reach
 from vedur.sql import query
@@ -27,10 +29,15 @@ from vedur.tables.indexes import Part, TableDdl, build_jobs, build_part, finish_
 from vedur.tables.part_rows import name_conflict, why_untold
 from vedur.threads import Pool
 from vedur.worker.first_copy.context import CopySetup, Step, TableJob
+from vedur.worker.first_copy.states import State
+
+log = logging.getLogger(__name__)
 
 #: Roles of a part (`copy_role`).
 WAIT_COPY = "wait-copy"
 WAIT_REPLAY = "wait-replay"
+#: Seconds between two lines about a part that waits for another.
+_SAY_AGAIN = 300.0
 
 
 def is_merged(table: TableInfo, shared: Mapping[str, bool]) -> bool:
@@ -65,6 +72,84 @@ def awaited_parts(parts: Sequence[TablePart], queue: str, table: TableInfo) -> l
     if table.copy_role == WAIT_COPY:
         return before[:1]
     return [part for part in before if part.merge_state == "in-copy"]
+
+
+def read_kept_load(
+    target: vdb.Database, queue: str, table: TableInfo, *, merged: bool
+) -> str | None:
+    """Read the snapshot of a load that a crash left complete; only where rows must be kept.
+
+    Rows that were there before, or come from other parts, cannot be told from loaded ones, so
+    such a table is never loaded twice; every other table is emptied and loaded again.
+    """
+    if not (table.keeps_rows or merged) or table.merge_state != State.IN_COPY.value:
+        return None
+    found = target.value(query("copy", "complete_snapshot"), [queue, table.table_name])
+    return None if found is None else str(found)
+
+
+class PartWaits:
+    """Parts whose load waits for other parts of the table that it goes to.
+
+    For whom they wait is said in the log now and then, as that one may be gone for long.
+    `announced` is called when a part has got its role, `traced` with the name of a part that,
+    removed now, would leave something behind.
+    """
+
+    def __init__(
+        self,
+        setup: CopySetup,
+        clock: Clock,
+        announced: Callable[[], None],
+        traced: Callable[[str], None],
+    ) -> None:
+        self.setup = setup
+        self._clock = clock
+        self._announced = announced
+        self._traced = traced
+        self._say_again: dict[str, float] = {}  # when to say anew for whom a part waits
+
+    def must_wait(self, target: vdb.Database, table: TableInfo) -> bool:
+        """Must the load of a part wait? One that has not begun is announced first: the parts have
+        roles only then."""
+        if table.merge_state is None:
+            state = State.IN_COPY.value
+            announced = change_table_state(target, self.setup.queue, table, None, state)
+            reach("copy.announced")
+            if announced is not None:
+                self._announced()
+            return True
+        if must_wait_for_parts(table) and not self._is_loaded(target, table):
+            self._say_awaited(target, table)
+            return True
+        self._say_again.pop(table.table_name, None)
+        return False
+
+    def _is_loaded(self, target: vdb.Database, table: TableInfo) -> bool:
+        return read_kept_load(target, self.setup.queue, table, merged=True) is not None
+
+    def _say_awaited(self, target: vdb.Database, table: TableInfo) -> None:
+        """Say for whom the load of a part waits, in the log now and then, and beside its
+        progress."""
+        name, now = table.table_name, self._clock.monotonic()
+        due = self._say_again.get(name)
+        if due is not None and now < due:
+            return
+        self._say_again[name] = now + _SAY_AGAIN
+        awaited = awaited_parts(read_parts(target, table.dest_table), self.setup.queue, table)
+        if not awaited:
+            return  # it has gone on meanwhile
+        names = ", ".join(map(str, awaited))
+        self.setup.wait(target, table, f"wait for {names}")
+        self._traced(name)
+        if table.copy_role != WAIT_COPY:
+            log.info("%s: its copy waits for that of %s", name, names)
+            return
+        log.log(
+            logging.INFO if due is None else logging.WARNING,
+            "%s: its copy waits until %s, the first of the parts, has made %s ready; the worker of "
+            "that queue must run, and reach its provider", name, names, table.dest_table,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,14 @@
 A copy under way goes on at the node that its own consumer stands on (`pgq_node.local_state`),
 whatever the table's attributes or the worker's provider have become meanwhile. A copy that begins
 goes by the attribute `copy_node`. Where that asks for the nearest node, other nodes have to be
-asked, which `find_source` does in a thread of its own.
+asked, which `SourceSearch` does in a thread of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import threading
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -19,7 +21,9 @@ from vedur.errors import StateError
 from vedur.failpoint import reach
 from vedur.node.info import get_queue_locations
 from vedur.sql import query
-from vedur.worker.first_copy.context import CopySetup, CopySource
+from vedur.worker.first_copy.context import CopySetup, CopySource, Threads
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -91,3 +95,62 @@ class Places:
             found = find_nearest(nodes, table.mapping)
             reach("copy.found")
             return self.named(found.name)
+
+
+class SourceSearch:
+    """The nearest nodes that tables can be copied from: looked for without keeping the worker
+    waiting, and kept until their copies begin. Safe to use from several threads.
+
+    `found` is called when there is one, `failed` with the table, the provider and the error where
+    none is found.
+    """
+
+    def __init__(
+        self,
+        threads: Threads,
+        found: Callable[[], None],
+        failed: Callable[[TableInfo, CopySource, Exception], None],
+    ) -> None:
+        self._threads = threads
+        self._tell_found = found
+        self._tell_failed = failed
+        self._lock = threading.Lock()  # of the two that follow
+        self._sought: set[str] = set()
+        self._found: dict[str, CopySource] = {}
+
+    def seeks(self, table: TableInfo) -> bool:
+        """Is a node looked for just now?"""
+        with self._lock:
+            return table.table_name in self._sought
+
+    def find(self, places: Places, table: TableInfo) -> CopySource | None:
+        """Return the node that was found for a table; begins to look for one where there is none.
+        Never waits."""
+        with self._lock:
+            found = self._found.get(table.table_name)
+            if found is None:
+                self._sought.add(table.table_name)
+        if found is None:
+            self._threads.start(lambda: self._seek(places, table), "vedur-copy-node")
+        return found
+
+    def forget(self, table: TableInfo) -> None:
+        """Forget what was found: the copy begins, and the next one asks anew."""
+        with self._lock:
+            self._found.pop(table.table_name, None)
+
+    def _seek(self, places: Places, table: TableInfo) -> None:
+        name = table.table_name
+        try:
+            found = places.nearest(table)
+        except Exception as error:  # whatever it is, the table must be looked for again
+            self._tell_failed(table, places.provider, error)
+            with self._lock:
+                self._sought.discard(name)
+            return
+        if found.other:
+            log.info('%s: copied from node "%s"', name, found.node)
+        with self._lock:
+            self._sought.discard(name)
+            self._found[name] = found
+        self._tell_found()

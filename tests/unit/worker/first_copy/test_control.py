@@ -10,9 +10,10 @@ import pytest
 
 from vedur.catalog import TableInfo
 from vedur.catalog.parts import TablePart
-from vedur.worker.first_copy.context import CopySetup
-from vedur.worker.first_copy.control import Copying
+from vedur.worker.first_copy.context import CopySetup, CopySource, TableJob
+from vedur.worker.first_copy.control import Copying, Schedule
 from vedur.worker.first_copy.hand_over import HandOver
+from vedur.worker.first_copy.parts import PartWaits
 
 
 def test_new_settings_reach_everything_that_starts_later() -> None:
@@ -22,11 +23,15 @@ def test_new_settings_reach_everything_that_starts_later() -> None:
     loader, make_applier = cast(Any, object()), cast(Any, object())
     copying.reconfigure(new, loader, make_applier)
     assert copying.setup is new
-    parts = (copying._settler, copying._groups, copying._hand_over, copying._ownership)
-    assert [part.setup for part in parts] == [new] * 4
+    parts = (
+        copying._settler, copying._groups, copying._hand_over, copying._ownership, copying._waits,
+        copying._catch_ups.seats,
+    )  # fmt: skip
+    assert [part.setup for part in parts] == [new] * 6
     assert copying._groups.loader is loader
     assert copying.loader is loader
     assert copying.make_applier is make_applier
+    assert copying._catch_ups.make_applier is make_applier
 
 
 def test_the_worker_waits_for_a_copy_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,19 +84,20 @@ def test_a_part_says_now_and_then_for_whom_it_waits(
         TablePart(queue, "public.t", f"{queue}_root", state, None, False, "leaf", None, False)
         for queue, state in reversed(states.items())
     ]
-    monkeypatch.setattr("vedur.worker.first_copy.control.read_parts", lambda db, dest: parts)
-    monkeypatch.setattr(Copying, "_is_loaded", lambda *_, **__: False)
+    monkeypatch.setattr("vedur.worker.first_copy.parts.read_parts", lambda db, dest: parts)
+    monkeypatch.setattr("vedur.worker.first_copy.parts.read_kept_load", lambda *_, **__: None)
     shown: list[str] = []  # what is written for `status`
     monkeypatch.setattr(CopySetup, "wait", lambda _setup, _db, _table, what: shown.append(what))
     clock, nothing = cast(Any, MagicMock()), cast(Any, None)
-    copying = Copying(CopySetup("s5", "job", "dbname=x"), nothing, nothing, clock)
+    left: list[str] = []  # removed now, they would leave something behind
+    waiting = PartWaits(CopySetup("s5", "job", "dbname=x"), clock, lambda: None, left.append)
     caplog.set_level("INFO", "vedur")
     waits = TableInfo("public.t", True, "in-copy", None, None, None, "wait-copy", 1, "public.t")
 
     def said(now: float, table: TableInfo) -> list[tuple[str, str]]:
         clock.monotonic.return_value = now
         caplog.clear()
-        copying._waits_for_parts(nothing, table)
+        waiting.must_wait(nothing, table)
         return [(record.levelname, record.getMessage()) for record in caplog.records]
 
     [(level, message)] = said(0.0, waits)
@@ -107,3 +113,67 @@ def test_a_part_says_now_and_then_for_whom_it_waits(
     assert said(602.0, crowded) == told
     queues = ("s2", "s2", "s4", "s4")
     assert shown == [f'wait for table "public.t" of queue "{q}" (node "{q}_root")' for q in queues]
+    assert left == ["public.t"] * 4
+
+
+def _table(name: str, state: str | None = None) -> TableInfo:
+    return TableInfo(name, True, state, None, None, None, None, None, name)
+
+
+def _job(table: TableInfo) -> TableJob:
+    return TableJob(table, CopySource("n1", "dbname=x"), f"copy.{table.table_name}")
+
+
+def test_a_table_is_due_while_nobody_owns_it_and_its_pause_is_over() -> None:
+    clock = cast(Any, MagicMock())
+    clock.monotonic.return_value = 0.0
+    schedule, table, done = Schedule(clock), _table("t"), _table("done", "ok")
+    assert (schedule.is_due(table), schedule.is_due(done)) == (True, False)
+    job = _job(table)
+    schedule.add(job)
+    assert not schedule.is_due(table)
+    assert (schedule.jobs(), schedule.find("t")) == ([job], job)
+    schedule.retry(job, 20.0)
+    assert (schedule.jobs(), schedule.is_due(table)) == ([], False)
+    clock.monotonic.return_value = 20.0
+    assert schedule.is_due(table)
+    # it died before it ended its consumer, whatever its state became meanwhile
+    assert schedule.is_due(_table("t", "ok"))
+    schedule.note_end(job)
+    assert not schedule.is_due(_table("t", "ok"))
+    schedule.retry(_job(done), 20.0, unfinished=False)
+    schedule.retry_at_once()
+    assert not schedule.is_due(done)
+    schedule.retry(job, 20.0)
+    schedule.retry_at_once()
+    assert schedule.is_due(table)
+
+
+def test_tables_that_have_gone_are_named_once_and_not_while_somebody_owns_them() -> None:
+    clock = cast(Any, MagicMock())
+    clock.monotonic.return_value = 0.0
+    schedule = Schedule(clock)
+    assert schedule.has_traces({"t"})  # not read yet
+    schedule.add_trace("early")
+    assert not schedule.knows_traces
+    schedule.set_traces(["t", "gone", "owned"], ["t"])
+    schedule.add_trace("late")
+    schedule.retry(_job(_table("tried")), 20.0, unfinished=False)
+    owned = _job(_table("owned"))
+    schedule.add(owned)
+    assert schedule.knows_traces
+    assert schedule.take_gone({"t"}) == {"gone", "late", "tried"}
+    assert schedule.take_gone({"t"}) == set()
+    schedule.release(owned)
+    assert schedule.has_traces({"t"})
+    assert schedule.take_gone({"t"}) == {"owned"}
+    assert schedule.has_traces({"t"})  # not ended
+    schedule.note_end(_job(_table("t")))
+    assert not schedule.has_traces({"t"})
+
+
+def test_a_table_that_is_rewritten_again_and_again_is_not_copied_again_at_once() -> None:
+    schedule, job = Schedule(cast(Any, MagicMock())), _job(_table("t"))
+    assert [schedule.note_change(job) for _ in range(3)] == [True, False, False]
+    schedule.note_load(job)
+    assert schedule.note_change(job)
