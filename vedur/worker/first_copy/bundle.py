@@ -29,7 +29,7 @@ from vedur.sql import query
 from vedur.threads import Pool
 from vedur.worker.first_copy.context import CopySetup, PlanT, ProgressTogether, Step, TableJob
 from vedur.worker.first_copy.states import MergeState, State
-from vedur.worker.first_copy.table import ProviderSnapshot, SnapshotLoad
+from vedur.worker.first_copy.table import ProviderSnapshot, SnapshotLoad, drop_fkeys, strip_indexes
 from vedur.worker.quarantine import end_obsolete
 
 log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Bundle(Generic[PlanT]):
                 continue
             job.table = table
             try:
-                self.load.require_source(job)
+                self.load.view.tables.require(job)
             except StateError:
                 continue
             fit[name] = job
@@ -114,7 +114,7 @@ class Bundle(Generic[PlanT]):
 
     def _drop_fkeys(self, target: vdb.Database, jobs: Mapping[int, TableJob]) -> None:
         for row in target.query(query("copies", "with_fkeys"), [list(jobs)]):
-            self.load.drop_fkeys(target, jobs[row.oid])
+            drop_fkeys(self.setup, target, jobs[row.oid])
 
     # -- steps 4 and 5 ----------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class Bundle(Generic[PlanT]):
         """Plan the tables, and leave out those that are not what the snapshot saw of them."""
         if not jobs:
             return {}
-        with self.load.planning:
+        with self.load.view.planning:
             mappings = [self.load.map_table(job) for job in jobs.values()]
             plans = self.load.loader.plan_together(
                 self.snapshot.holder, target, self.queue, mappings
@@ -133,8 +133,8 @@ class Bundle(Generic[PlanT]):
         """Leave out tables that were rewritten; raises if the snapshot was not there all along."""
         if not plans:
             return {}
-        with self.load.planning:
-            present = self.load.see_present(self.snapshot)
+        with self.load.view.planning:
+            present = self.load.view.see_present(self.snapshot)
             same = self.load.loader.unchanged_together(present, plans)
         return {name: plan for name, plan in plans.items() if name in same}
 
@@ -159,7 +159,7 @@ class Bundle(Generic[PlanT]):
             self._end_quarantine(target, list(free))
             for job in free.values():
                 if not job.small:
-                    self.load.strip_indexes(target, job)
+                    strip_indexes(self.setup, target, job)
             self.setup.enter_together(target, list(free.values()), Step.TRUNCATE)
             oids = {places[name]: job.dest for name, job in free.items()}
             self._truncate(target, oids)
@@ -282,7 +282,7 @@ class Bundle(Generic[PlanT]):
 
     def _own(self, target: vdb.Database, jobs: Jobs) -> list[str]:
         """Read which tables have the rows of this snapshot, and the position from before it
-        (`SnapshotLoad._require_own`)."""
+        (`CopyConsumers.require_own`)."""
         words = {
             "queue": self.queue,
             "names": list(jobs),
@@ -293,7 +293,7 @@ class Bundle(Generic[PlanT]):
             row.table_name
             for row in rows
             if row.snapshot == self.snapshot.visible
-            and row.last_tick_id == self.load.ticks.get(row.table_name, row.last_tick_id)
+            and row.last_tick_id == self.load.consumers.ticks.get(row.table_name, row.last_tick_id)
         ]
 
 

@@ -44,6 +44,7 @@ from vedur.tables.mapping import TableMap
 from vedur.worker.apply_range import AppliedRange, apply_range
 from vedur.worker.first_copy.context import CopySetup, MakeApplier, Step, TableJob
 from vedur.worker.first_copy.parts import WAIT_REPLAY, restore_structure
+from vedur.worker.first_copy.places import forget_consumer, forget_consumer_with
 from vedur.worker.first_copy.seats import Seat, Seats
 from vedur.worker.first_copy.source_check import (
     applied_tick,
@@ -51,7 +52,6 @@ from vedur.worker.first_copy.source_check import (
     never_again,
 )
 from vedur.worker.first_copy.states import MergeState, State, snapshot_is_past
-from vedur.worker.first_copy.table import forget_consumer, forget_consumer_with
 from vedur.worker.quarantine import BatchQuarantine, ConsumerQuarantine, Outlook
 
 log = logging.getLogger(__name__)

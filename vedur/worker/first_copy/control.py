@@ -42,9 +42,8 @@ from vedur.worker.first_copy.group import Groups
 from vedur.worker.first_copy.hand_over import HandOver
 from vedur.worker.first_copy.ownership import Ownership
 from vedur.worker.first_copy.parts import PartWaits, is_merged, read_kept_load
-from vedur.worker.first_copy.places import Places, SourceSearch
+from vedur.worker.first_copy.places import Places, SourceSearch, clean_up
 from vedur.worker.first_copy.states import MergeState, State
-from vedur.worker.first_copy.table import clean_up
 
 log = logging.getLogger(__name__)
 

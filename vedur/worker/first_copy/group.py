@@ -187,7 +187,9 @@ class Groups(Generic[PlanT]):
         for job in jobs:
             job.started = True
         try:
-            loaded = Bundle(load, load.snapshot).run([job for job in jobs if not job.cancelled])
+            loaded = Bundle(load, load.view.snapshot).run(
+                [job for job in jobs if not job.cancelled]
+            )
         except Exception as error:  # Spark may fail in ways of its own
             for job in jobs:
                 self._loaded(job, error)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from vedur import db as vdb
 from vedur.catalog.parts import TablePart, find_part, read_parts
-from vedur.catalog.tables import TableInfo, change_table_state, hold_table
+from vedur.catalog.tables import TableInfo, change_table_state, hold_table, sharing
 from vedur.change.attrs import MAX_PARALLEL_COPY, MERGE
 from vedur.clock import Clock
 from vedur.errors import CopyAbandoned, StateError, VedurError
@@ -198,6 +198,35 @@ class SharedPlace:
         if not self.leads or self.stripped:
             return False
         return not any(p.loaded or p.copied or p.ready or p.keeps_rows for p in self.others)
+
+    def require_merge(self, target: vdb.Database, queue: str, job: TableJob) -> None:
+        """Raise where tables come together in another way than by a merge: they are not
+        coordinated."""
+        if job.table.mapping.partitions is not None:
+            raise StateError(
+                f'table "{job.name}" is spread over partitions by its handler, and "{job.dest}" '
+                "has rows of other parts: such tables cannot be merged"
+            )
+        merged = {part.table for part in self.others}
+        others = [name for name in sharing(target, queue, job.table)
+                  if name not in merged]  # fmt: skip
+        if others or self.strangers:
+            names = ", ".join([*others, *map(str, self.strangers)])
+            raise StateError(
+                f'the copy of "{job.name}" cannot be coordinated with {names}, whose rows are in '
+                f'"{job.dest}", too: remove one of the tables, or add this one with --expect-sync'
+            )
+
+
+def require_own_rows(target: vdb.Database, queue: str, job: TableJob) -> None:
+    """Raise where rows of others are in the table: a copy begins with an empty one."""
+    others = sharing(target, queue, job.table)
+    if others:
+        raise StateError(
+            f'the copy of "{job.name}" would empty "{job.dest}", which has rows of '
+            f"{', '.join(others)}, too: remove one of the tables, or add this one with "
+            "--skip-truncate or --expect-sync"
+        )
 
 
 def has_left_rows(target: vdb.Database, job: TableJob) -> bool:
