@@ -10,7 +10,7 @@ from tests.labs.leaf import Leaf
 from tests.labs.pair import QUEUE
 from vedur.catalog.tables import get_table_list
 from vedur.pipeline.compare import make_pair
-from vedur.pipeline.repair import RepairTable, apply, open_stage
+from vedur.pipeline.repair import RepairMoment, RepairTable, apply, open_stage
 
 __all__ = ["quick_leaf"]
 
@@ -34,7 +34,7 @@ def repair(leaf: Leaf, table: str, tick: int = 1) -> tuple[int, int, int]:
         db.execute(f"insert into {stage.rows} ({columns}) values {ROWS}")
         with db.transaction():
             db.execute("set local session_replication_role = replica")
-            done = apply(db, pair, plan, stage, QUEUE, tick, 5.0)
+            done = apply(db, pair, plan, stage, RepairMoment(QUEUE, tick, 5.0))
     return done.inserts, done.updates, done.deletes
 
 

@@ -19,7 +19,7 @@ from vedur.node.info import NodeType, WorkerState, get_worker_state
 from vedur.ops.create_node import create_node, plan_node
 from vedur.ops.session import Session
 from vedur.pipeline.copy import SparkLoader
-from vedur.pipeline.replay.stage import make_replay
+from vedur.pipeline.replay.stage import ReplayUse, make_replay
 from vedur.worker.batch import BatchRunner
 from vedur.worker.first_copy.context import CopySetup
 from vedur.worker.first_copy.control import Copying
@@ -71,7 +71,9 @@ class Node:
     def _runner(self, provider: str, state: WorkerState) -> BatchRunner[Any]:
         own_queue = choose_own_queue(self.queue, state)
         forward = own_queue is not None
-        applier = make_replay(self.spark, self.settings, self.queue, provider, forward=forward)
+        applier = make_replay(
+            self.spark, self.settings, self.queue, provider, ReplayUse(forward=forward)
+        )
         return BatchRunner(
             applier,
             self.queue,
@@ -92,7 +94,9 @@ class Node:
         )  # fmt: skip
         loader = SparkLoader(self.spark, 8, 1 << 20)
         return Copying(
-            setup, loader, lambda area, provider: make_replay(self.spark, settings, area, provider)
+            setup,
+            loader,
+            lambda area, provider: make_replay(self.spark, settings, area, provider, ReplayUse()),
         )
 
     @property

@@ -220,20 +220,23 @@ def end_rows(db: Database, queue: str, ids: Iterable[int], outcome: str, reason:
     return db.execute(text, [queue, list(ids), outcome, reason])
 
 
-def end_staged(
-    db: Database,
-    queue: str,
-    table: str,
-    last: int,
-    stay: Collection[int],
-    keys: Collection[str] | None,
-    reason: str,
-) -> int:
-    """Move events that were replayed to the log: those of a table up to number `last`, without
-    those that `stay`, and of the rows with these `keys` only. Returns how many."""
-    chosen = None if keys is None else list(keys)
+@dataclass(frozen=True)
+class ReplayedEvents:
+    """Events in quarantine that were applied: those of a table up to number `last`, without those
+    that `stay`; where `keys` are given, of the rows with these keys only."""
+
+    table: str
+    last: int
+    stay: Collection[int]
+    keys: Collection[str] | None = None
+
+
+def end_staged(db: Database, queue: str, events: ReplayedEvents, reason: str) -> int:
+    """Move events that were replayed to the log; returns how many."""
+    chosen = None if events.keys is None else list(events.keys)
     text = query("quarantine", "end_staged").format(columns=_COLUMNS)
-    return db.execute(text, [queue, table, last, list(stay), chosen, chosen, reason])
+    words = [queue, events.table, events.last, list(events.stay), chosen, chosen, reason]
+    return db.execute(text, words)
 
 
 # -- looking at it --------------------------------------------------------------------------------

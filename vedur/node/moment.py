@@ -130,10 +130,11 @@ def meet(nodes: Nodes, table: str, dest: str, *, keep_hold: bool = False) -> Ite
             log.debug("%s: queue of upstream's, writers are stopped", table)
             yield stack.enter_context(_locked(nodes, control, here, table, dest, keep_hold))
             return
+        sides = _Sides(nodes, control, above, here, branch)
         for attempt in range(_ATTEMPTS):
             inner = ExitStack()
             try:
-                moment = _meet_once(nodes, control, above, here, table, dest, branch, inner)
+                moment = _meet_once(sides, table, dest, inner)
             except MomentPassed:
                 inner.close()
                 log.debug("%s: worker passed the tick, attempt %d", table, attempt + 1)
@@ -170,23 +171,30 @@ def as_they_are(nodes: Nodes, table: str, dest: str) -> Iterator[Moment]:
         yield Moment(names[0], names[1], 0, True, mark, (reader, replica))
 
 
-def _meet_once(
-    nodes: Nodes,
-    control: Database,
-    above: Database,
-    here: Database,
-    table: str,
-    dest: str,
-    branch: bool,
-    stack: ExitStack,
-) -> Moment:
+@dataclass(frozen=True)
+class _Sides:
+    """Sessions in which a moment is agreed on: `control` with the node that the rows are compared
+    with, which may be a branch, `above` with the provider (often the same), `here` with this
+    one."""
+
+    nodes: Nodes
+    control: Database
+    above: Database
+    here: Database
+    branch: bool
+
+
+def _meet_once(sides: _Sides, table: str, dest: str, stack: ExitStack) -> Moment:
+    """Try to meet at one tick; the snapshots are kept by `stack`. Raises `MomentPassed` where the
+    worker was faster."""
+    nodes, control, above, here = sides.nodes, sides.control, sides.above, sides.here
     mark = _new_mark()
     with ExitStack() as waiting:
         goal = None
-        if branch and nodes.above is not None:
+        if sides.branch and nodes.above is not None:
             goal = waiting.enter_context(_not_behind(nodes, control, above, here))
         reader = stack.enter_context(_reader(nodes, "provider", table, mark))
-        if branch:
+        if sides.branch:
             tick, source = _tick_of(nodes, here, reader)
         else:
             tick, source = _tick_from(nodes, control, here, reader)

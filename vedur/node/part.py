@@ -8,7 +8,6 @@ what its queue says of nodes and tables: `vedur.part_wait` has the tick up to wh
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from vedur.db import Answer, Database, command
 from vedur.sql import query
@@ -37,20 +36,25 @@ def end_waiting(db: Database, part: str) -> None:
     db.execute(query("combine", "end_waiting"), [part])
 
 
-def follow_part(
-    db: Database,
-    combined: str,
-    part: str,
-    tick: int,
-    time: datetime | str | None = None,
-    event_seq: int | None = None,
-    snapshot: str | None = None,
-    provider: str | None = None,
-) -> Answer:
+@dataclass(frozen=True)
+class PartTick:
+    """A tick of a part up to which a combined queue has it, as the root of that tells: what the
+    part's queue has of the tick, and the node that it was read from. Older roots tell the id
+    alone."""
+
+    part: str
+    id: int
+    time: str | None = None
+    event_seq: int | None = None
+    snapshot: str | None = None
+    provider: str | None = None
+
+
+def follow_part(db: Database, combined: str, tick: PartTick) -> Answer:
     """Move a part to the tick that the combined queue has brought, in the transaction of its rows;
     nothing happens where this node has no such part."""
-    said = (combined, part, tick, time, event_seq, snapshot, provider)
-    return command(db, "vedur.follow_part", *said, quiet=True)
+    said = (tick.part, tick.id, tick.time, tick.event_seq, tick.snapshot, tick.provider)
+    return command(db, "vedur.follow_part", combined, *said, quiet=True)
 
 
 @dataclass(frozen=True)

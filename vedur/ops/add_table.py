@@ -294,8 +294,8 @@ def add_table(session: Session, options: AddTable) -> None:
             if not info.is_root:
                 node = nodes.of(options.mapping(table, handled[table]))
                 source, there = node.db, node.tables
-            pair = pairs.get(table)
-            _add_one(session, info, source, there, options, table, handled[table], pair)
+            at = _Places(session, info, source, there)
+            _add_one(at, options, table, handled[table], pairs.get(table))
         except VedurError:
             if number:
                 log.warning("%d of %d tables are added, then %s failed: run the command again "
@@ -415,16 +415,21 @@ def _offered(there: TableSet, options: AddTable) -> set[str]:
     return set(there.names).difference(missing)
 
 
+@dataclass(frozen=True)
+class _Places:
+    """This node, and the one that a table is to come from (on the root: its own)."""
+
+    session: Session
+    info: NodeInfo
+    provider: Database
+    there: TableSet  # the tables of that node
+
+
 def _add_one(
-    session: Session,
-    info: NodeInfo,
-    provider: Database,
-    there: TableSet,
-    options: AddTable,
-    table: str,
-    handled: Handled | None,
-    pair: TablePair | None,
+    at: _Places, options: AddTable, table: str, handled: Handled | None, pair: TablePair | None
 ) -> None:
+    """Add one table in a transaction of its own; `pair` is what was read of both sides before."""
+    session, info, provider, there = at.session, at.info, at.provider, at.there
     db = session.db
     dest = options.place(table) if options.dest_table else None
     make = not info.is_root and (options.create or options.create_full)
@@ -471,10 +476,16 @@ def _add_one(
             place, every = options.place(table), options.merge_all
             forget_loaded_before(db, session.queue, table, place, all_parts=every)
         if make and options.create_full:
-            here = [t for t in get_table_list(db, session.queue).local if t.table_name in names]
-            local = {names[t.table_name]: t.dest_table for t in here}
-            lists = {names[t.table_name]: t.columns for t in here if t.columns is not None}
-            plan_foreign_keys(db, provider, names[table], local, lists)
+            _plan_foreign_keys(at, table)
+
+
+def _plan_foreign_keys(at: _Places, table: str) -> None:
+    """Have the foreign keys of a table made when the tables on both sides of them are here."""
+    db, names = at.session.db, at.there.local_names
+    here = [t for t in get_table_list(db, at.session.queue).local if t.table_name in names]
+    local = {names[t.table_name]: t.dest_table for t in here}
+    lists = {names[t.table_name]: t.columns for t in here if t.columns is not None}
+    plan_foreign_keys(db, at.provider, names[table], local, lists)
 
 
 def _remote(provider: Database, table: str | None) -> Structure | None:

@@ -141,7 +141,7 @@ def change_handler(
     rows = Rows.ANEW if unmarked else judge_rows(old, wanted)
     if rows is Rows.MOVE and not options.resync:
         assert old is not None
-        _move(session, info, table, (old, wanted), handled, options, spark)
+        _move(session, info, _Change(table, handled, old, wanted), options, spark)
         return
     anew = rows is not Rows.STAY
     if anew:
@@ -179,20 +179,29 @@ def _require_passing(
     require_children(session, info, name, handled)
 
 
+@dataclass(frozen=True)
+class _Change:
+    """The handler that a table is to get, and how the table lives here under the one of now (`old`)
+    and under that one."""
+
+    table: TableInfo
+    handled: Handled
+    old: TableMap
+    wanted: TableMap
+
+
 def _move(
     session: Session,
     info: NodeInfo,
-    table: TableInfo,
-    maps: tuple[TableMap, TableMap],
-    handled: Handled,
+    change: _Change,
     options: ChangeHandler,
     spark: SparkSession | None,
 ) -> None:
-    """Change the handler and the rows that differ, at one tick; `maps` are the old and the new."""
+    """Change the handler and the rows that differ, at one tick."""
+    table, handled, old, wanted = change.table, change.handled, change.old, change.wanted
     if reason := unready(table, provided_tables(session, info)):
         name = table.table_name
         raise StateError(f'rows of "{name}" cannot be moved now: {reason}: nothing is changed')
-    old, wanted = maps
     source = find_source(session, info, table, wanted.condition)
     _require_fit(session, CopyNodes(session, info), table, wanted, handled)
 

@@ -105,12 +105,7 @@ def repair(
         warn_below(info, "are not repaired", "repair")
     own, spark = (spark is None), spark or start_spark(session.settings)
     try:
-        done = []
-        for table in tables:
-            nodes = counterparts.nodes_of(table, force=options.force, max_wait=options.max_wait)
-            source = counterparts.node_of(table) or info.provider_node or ""
-            done.append(_repair_table(session, spark, nodes, info, source, table, options))
-        return done
+        return [_repair_table(session, spark, counterparts, table, options) for table in tables]
     finally:
         if own:
             end_spark(spark)
@@ -127,13 +122,14 @@ def _is_ready(counterparts: Counterparts, table: TableInfo) -> bool:
 def _repair_table(
     session: Session,
     spark: SparkSession,
-    nodes: Nodes,
-    info: NodeInfo,
-    source: str,
+    counterparts: Counterparts,
     table: TableInfo,
     options: RepairOptions,
 ) -> TableRepair:
-    """Repair one table with the rows of node `source`."""
+    """Repair one table with the rows of its counterpart."""
+    info = counterparts.info
+    nodes = counterparts.nodes_of(table, force=options.force, max_wait=options.max_wait)
+    source = counterparts.node_of(table) or info.provider_node or ""
     mends = options.apply and options.where is None
     change = _last_change(session, info, table) if mends else None
     then = "; what is repaired now waits on: quarantine replay --replace frees it afterwards"
@@ -308,7 +304,7 @@ class Repairer:
         """Fetch the provider's rows of the staged keys, and write them."""
         self._require_repairable()
         from vedur.pipeline.compare import stage_expected
-        from vedur.pipeline.repair import apply, stage_rows
+        from vedur.pipeline.repair import RepairMoment, apply, stage_rows
 
         with stage_expected(self.spark, pair, limit=self._limit) as source:
             stage_rows(self.spark, source, table.source_columns, stage, tasks=self._limit)
@@ -325,7 +321,8 @@ class Repairer:
                 )
             self.require()
             set_replication_role(self.db, "replica")
-            done = apply(self.db, pair, table, stage, queue, moment.tick, self.nodes.lock_timeout)
+            at = RepairMoment(queue, moment.tick, self.nodes.lock_timeout)
+            done = apply(self.db, pair, table, stage, at)
             reach("repair.applied")
             self.conclude(moment)
         reach("repair.committed")

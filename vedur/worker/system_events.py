@@ -27,7 +27,7 @@ from vedur.errors import OtherEpoch, RefusedError, StateError
 from vedur.failpoint import reach
 from vedur.node.epoch import OTHER, keeps_epochs, note_reign
 from vedur.node.info import get_worker_state
-from vedur.node.part import can_combine, follow_part
+from vedur.node.part import PartTick, can_combine, follow_part
 from vedur.node.position import unregister_consumer
 from vedur.node.state import set_global_watermark
 from vedur.script.attrs import ScriptAttrs
@@ -138,10 +138,10 @@ class SystemEvents:
         if not can_combine(self.db):
             return  # an earlier version made the schemas: nothing can be merged here
         number, _, provider = (event.ev_extra3 or "").partition(" ")
-        which: tuple[str, int, str, str] | tuple[()] = ()
+        brought = PartTick(part, tick)
         if event.ev_extra2 and event.ev_extra4 and number.isdecimal() and provider:
-            which = (event.ev_extra2, int(number), event.ev_extra4, provider)
-        follow_part(self.db, self.queue, part, tick, *which)
+            brought = PartTick(part, tick, event.ev_extra2, int(number), event.ev_extra4, provider)
+        follow_part(self.db, self.queue, brought)
 
     def _note_reign(self, event: Event) -> None:
         """Store the reign that a new root announces with its location (node/epoch.py)."""

@@ -188,7 +188,7 @@ class WorkerProcess:
     def _make_runner(self, provider: str, state: WorkerState) -> BatchRunner[Staged]:
         """Make what applies the node's batches, and passes them on where it is a branch or a part;
         starts Spark. The roles of `worker/roles` call this."""
-        from vedur.pipeline.replay.stage import make_replay
+        from vedur.pipeline.replay.stage import ReplayUse, make_replay
         from vedur.pipeline.spark.tasks import has_slot_kept, parallelism
 
         spark = self._take_session()
@@ -203,9 +203,11 @@ class WorkerProcess:
                 settings,
                 settings.queue_name,
                 provider,
-                parallel=parallel,
-                forward=own_queue is not None,
-                resident=has_slot_kept(spark),
+                ReplayUse(
+                    parallel=parallel,
+                    forward=own_queue is not None,
+                    resident=has_slot_kept(spark),
+                ),
             ),
             settings.queue_name,
             state.worker_name,
@@ -221,7 +223,7 @@ class WorkerProcess:
     def _allow_copies(self, spark: SparkSession, share: Share) -> None:
         """Let first copies use the session; called again after a reload of the settings."""
         from vedur.pipeline.copy import Budget, SparkLoader
-        from vedur.pipeline.replay.stage import make_replay
+        from vedur.pipeline.replay.stage import ReplayUse, make_replay
 
         worker = self._worker
         if worker is None:
@@ -251,7 +253,7 @@ class WorkerProcess:
         loader = SparkLoader(spark, most, budget=self._budget)
 
         def make_applier(area: str, provider: str) -> SparkReplay:
-            return make_replay(spark, settings, area, provider, parallel=share.replay)
+            return make_replay(spark, settings, area, provider, ReplayUse(share.replay))
 
         if worker.copies is not None:
             worker.copies.reconfigure(setup, loader, make_applier)

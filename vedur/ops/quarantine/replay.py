@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from vedur.catalog import TableInfo, get_table_list
-from vedur.catalog.quarantine import end_rows, end_staged
+from vedur.catalog.quarantine import ReplayedEvents, end_rows, end_staged
 from vedur.catalog.tables import hold_ready
 from vedur.change.event import Event, EventRange
 from vedur.change.quarantine import FailedEvent, Quarantine, RowKey, is_about_event
@@ -189,7 +189,7 @@ class _Table:
 
     def run(self) -> Replayed:
         """Run all rounds: the first stages while the worker goes on, the others hold it."""
-        from vedur.pipeline.replay.stage import make_replay
+        from vedur.pipeline.replay.stage import ReplayUse, make_replay
 
         settings, queue = self.session.settings, self.session.queue
         self.choose()
@@ -198,8 +198,8 @@ class _Table:
             settings,
             quarantine_area(queue),
             settings.db,
-            private=True,  # rows are chosen by their keys
-            replace=self.replace,
+            # rows are chosen by their keys
+            ReplayUse(private=True, replace=self.replace),
         )
         total, staying = 0, _ReplayQuarantine(self.whole)
         with Endpoint.of_local(settings).open("stage") as stage:
@@ -341,15 +341,8 @@ class _Round(AppliedRange["Staged"]):
     def set_position(self) -> None:
         """End the quarantine of what was applied; the node's position stays."""
         of = self.of
-        self.count = end_staged(
-            self.db,
-            of.session.queue,
-            of.table.table_name,
-            self._last,
-            self.staying.stay,
-            of.keys,
-            "by quarantine replay",
-        )
+        done = ReplayedEvents(of.table.table_name, self._last, self.staying.stay, of.keys)
+        self.count = end_staged(self.db, of.session.queue, done, "by quarantine replay")
         reach("quarantine.applied")
 
     def committed(self, staged: Staged | None) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from vedur.pipeline.repair.apply import Repaired, RepairTable, apply
+from vedur.pipeline.repair.apply import Repaired, RepairMoment, RepairTable, apply
 from vedur.pipeline.repair.stage import Stage, open_stage, stage_keys, stage_rows
 
 __all__ = [
+    "RepairMoment",
     "RepairTable",
     "Repaired",
     "Stage",

@@ -81,32 +81,31 @@ def _all_uniques(db: Database, table: QualifiedName) -> tuple[list[set[str]], li
     return uniques, [u for u, r in zip(uniques, rows, strict=True) if r.checked]
 
 
-def apply(
-    db: Database,
-    pair: Pair,
-    table: RepairTable,
-    stage: Stage,
-    queue: str,
-    tick: int,
-    lock_timeout: float,
-) -> Repaired:
-    """Delete, update, insert inside the caller's transaction, whose role is replica.
+@dataclass(frozen=True)
+class RepairMoment:
+    """The tick of a queue at which both sides were read, under which a repair is recorded, and how
+    many seconds it waits for locks that making a partition takes."""
 
-    `lock_timeout`: how many seconds to wait for locks that making a partition takes.
-    """
-    filled = _fill(db, pair, table, stage, queue, tick)
+    queue: str
+    tick: int
+    lock_timeout: float
+
+
+def apply(db: Database, pair: Pair, table: RepairTable, stage: Stage, at: RepairMoment) -> Repaired:
+    """Delete, update, insert inside the caller's transaction, whose role is replica."""
+    filled = _fill(db, pair, table, stage, at)
     steps = ["repair_delete", "repair_changed", "repair_update", "repair_insert"]
     if pair.tree and not table.whole:
         steps[2] = "repair_move"
     elif (table.collide or table.repeats) and table.whole:
         steps[2] = "repair_take_out"
     if pair.partitions is not None and not pair.tree:
-        _make_declared(db, pair, table, stage, lock_timeout)
+        _make_declared(db, pair, table, stage, at.lock_timeout)
     for step in steps:
         db.execute(query("compare", step).format(**filled))
     if pair.partitions is not None and pair.tree:
         db.query(query("replay", "spread_rows"), [pair.dest, _words(pair)])
-    rows = db.query(query("compare", "repair_counts"), [queue, pair.name, tick])
+    rows = db.query(query("compare", "repair_counts"), [at.queue, pair.name, at.tick])
     counts = {row.action: int(row.n) for row in rows}
     return Repaired(counts.get("insert", 0), counts.get("update", 0), counts.get("delete", 0))
 
@@ -144,7 +143,7 @@ def _words(pair: Pair) -> str:
 
 
 def _fill(
-    db: Database, pair: Pair, table: RepairTable, stage: Stage, queue: str, tick: int
+    db: Database, pair: Pair, table: RepairTable, stage: Stage, at: RepairMoment
 ) -> dict[str, object]:
     target = pair.target
     quoted = [quote_ident(c) for c in table.target_columns]
@@ -181,10 +180,10 @@ def _fill(
         "key": _key_text("t", keys),
         "gone_key": _key_text("g", keys),
         "come_key": _key_text("c", keys),
-        "queue": db.mogrify("%s", [queue]),
+        "queue": db.mogrify("%s", [at.queue]),
         "name": db.mogrify("%s", [pair.name]),
         "dest_name": db.mogrify("%s", [pair.dest]),
-        "tick": tick,
+        "tick": at.tick,
     }
 
 

@@ -449,7 +449,7 @@ class Collapser:
         if kind is not None and self.handles(buffer):
             moment = extra[0] if extra else None
             logged = buffer.log or after_script
-            self._leave_to_handler(buffer, (ev_id, ev_txid), data, said, kind, logged, moment)
+            self._leave_to_handler(route, (ev_id, ev_txid), data, logged, moment)
             return None
         if buffer.log or after_script:
             name = extra1 or buffer.spec.name
@@ -520,18 +520,16 @@ class Collapser:
             for index, kind in enumerate(shape.nested):
                 if kind and values[index].__class__ is Nested:
                     values[index] = nested_to_text(values[index], kind)
-        return self._add(ev_id, ev_txid, op, values, shape, buffer, len(data))
+        added = self._add(ev_id, ev_txid, op, values, shape, buffer)
+        if added is not None:
+            self.size += len(data)
+        return added
 
     def _add(
-        self,
-        ev_id: str,
-        ev_txid: str,
-        op: Kind,
-        values: Values,
-        shape: Shape,
-        buffer: TableBuffer,
-        size: int,
+        self, ev_id: str, ev_txid: str, op: Kind, values: Values, shape: Shape, buffer: TableBuffer
     ) -> Shape | None:
+        """Add a change to its key; None where that is a fault. The caller counts the size of the
+        event, which may have replaced a smaller one."""
         if shape.key is None or shape.unknown or shape.unseen:
             problem = self._problem(shape, op, buffer)
             if problem is not None or shape.key is None:
@@ -539,24 +537,23 @@ class Collapser:
                 return None
         key = values[shape.key[0]] if len(shape.key) == 1 else tuple([values[i] for i in shape.key])
         if buffer.add(op, ev_id, key, values, shape):
-            self.size += size + ENTRY_BYTES
-        else:
-            self.size += size  # it may have replaced a smaller one
+            self.size += ENTRY_BYTES
         return shape
 
     # -- tables whose handler sees rows ---------------------------------------------------------
 
     def _leave_to_handler(
         self,
-        buffer: TableBuffer,
+        route: Route,
         event: tuple[str, str],
         data: str | None,
-        said: EventType,
-        kind: Kind,
         logged: bool,
         moment: str | None,
     ) -> None:
         """Keep an event until there are enough for the handler, or the buffer is written."""
+        said, buffer, kind = route
+        assert buffer is not None
+        assert kind is not None
         if buffer.untouched is None:
             buffer.untouched = Untouched(buffer.spec)
         self.size += buffer.untouched.add(event, data, said, kind, logged, moment)
@@ -587,10 +584,12 @@ class Collapser:
         values = change.values
         given = (change.ev_id, change.ev_txid)
         if replaces:  # the row that is to be changed need not be here
-            self._add(*given, Kind.DELETE, values, shape, buffer, 0)
-            self._add(*given, Kind.INSERT, values, shape, buffer, change.size)
+            self._add(*given, Kind.DELETE, values, shape, buffer)
+            added = self._add(*given, Kind.INSERT, values, shape, buffer)
         else:
-            self._add(*given, change.kind, values, shape, buffer, change.size)
+            added = self._add(*given, change.kind, values, shape, buffer)
+        if added is not None:
+            self.size += change.size
 
     def _problem(self, shape: Shape, op: Kind, buffer: TableBuffer) -> str | None:
         """Say what is wrong with an event's columns; notes those that the target lacks."""

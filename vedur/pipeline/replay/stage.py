@@ -64,6 +64,16 @@ _NO_NET = "its events are fragments of SQL, or have no key that the table here e
 _LEARN_AGAIN = 64
 
 
+@dataclass(frozen=True)
+class _Form:
+    """In what form a range is staged: as net changes, but for events of `log_tables`, and for all
+    after event `log_from`; beside that as they are, where there is a table for it."""
+
+    log_tables: frozenset[str]
+    log_from: int | None = None
+    raw_stage: str | None = None
+
+
 @dataclass
 class SparkReplay:
     """The applier of a worker. Connect strings are kept out of its repr."""
@@ -215,7 +225,8 @@ class SparkReplay:
             log_tables |= frozenset(whys)
             raw_stage = self._raw.name(db, slot) if self.forward and raw is None else None
             try:
-                staged = self._run(events, specs, slot, log_tables, log_from, raw_stage, db)
+                form = _Form(log_tables, log_from, raw_stage)
+                staged = self._run(events, specs, slot, form, db)
             except DatabaseError as error:
                 suspect = self._suspect(error, specs, slot, log_tables)
                 log.debug("%s: staged as it came, because: %s", suspect, error)
@@ -318,9 +329,7 @@ class SparkReplay:
         events: EventRange,
         specs: dict[str, TableSpec],
         slot: int,
-        log_tables: frozenset[str],
-        log_from: int | None,
-        raw_stage: str | None = None,
+        form: _Form,
         db: Database | None = None,
     ) -> Staged:
         """Run the tasks; with `db`, in autocommit mode, one that stays may do it."""
@@ -332,18 +341,18 @@ class SparkReplay:
             owner=events.owner,
             slot=slot,
             tables=specs,
-            log_tables=log_tables,
-            log_from=log_from,
+            log_tables=form.log_tables,
+            log_from=form.log_from,
             flush_bytes=self.flush_bytes,
             least_run=self.least_run,
             keep_links=self.keep_links,
-            raw_stage=raw_stage,
+            raw_stage=form.raw_stage,
         )
-        staged = Staged(self.queue, slot, log_from=log_from)
+        staged = Staged(self.queue, slot, log_from=form.log_from)
         for summary in self._run_tasks(db, task, events.slices):
             staged.add(summary, specs)
-        if raw_stage is not None and staged.raw is not None:
-            self._fill(raw_stage, slot, staged.raw.events)
+        if form.raw_stage is not None and staged.raw is not None:
+            self._fill(form.raw_stage, slot, staged.raw.events)
         staged.source = events
         staged.specs = specs
         for name, table in staged.tables.items():
@@ -400,7 +409,7 @@ class SparkReplay:
     def _restage_as_log(self, staged: Staged, name: str) -> Staged:
         specs = {name: staged.specs[name]}
         assert staged.source is not None
-        return self._run(staged.source, specs, staged.slot, frozenset(specs), None)
+        return self._run(staged.source, specs, staged.slot, _Form(frozenset(specs)))
 
     def done(self, db: Database, slot: int) -> None:
         """Empty the tables of a slot that was merged (or given up) when it pays; needs
@@ -434,26 +443,36 @@ def _counts_events(spec: TableSpec) -> bool:
     return spec.partitions is not None and spec.partitions.row_mode == "keep_all"
 
 
+@dataclass(frozen=True)
+class ReplayUse:
+    """What an applier is for.
+
+    `parallel` is how many tasks the session runs at once; `private`: conditions of slices hold
+    users' data; `replace`: rows that an insert finds are overwritten; `forward`: events are staged
+    as they are, too, for a node that passes them on; `resident`: small batches may be staged by a
+    task that stays.
+    """
+
+    parallel: int = 1
+    private: bool = False
+    replace: bool = False
+    forward: bool = False
+    resident: bool = False
+
+
 def make_replay(
     spark: SparkSession,
     settings: LondisteSettings,
     area: str,
     provider: str,
-    *,
-    parallel: int = 1,
-    private: bool = False,
-    replace: bool = False,
-    forward: bool = False,
-    resident: bool = False,
+    use: ReplayUse,
 ) -> SparkReplay:
     """Make the applier of a node's settings; the one place where the product makes any.
 
     `area` names its staging tables: two appliers with tables of their own need two names.
-    `parallel` is how many tasks the session runs at once, `forward` is for a branch.
-    `resident`: small batches may be staged by a task that stays.
     """
     residence = None
-    if resident:
+    if use.resident:
         residence = Residence(spark, settings.db, area, stage_prefix(area))
     return SparkReplay(
         spark,
@@ -461,10 +480,10 @@ def make_replay(
         provider,
         settings.db,
         # Processes that wait for work may not hold more connections than the cap allows.
-        keep_links=parallel <= settings.max_connections_per_node,
-        private=private,
+        keep_links=use.parallel <= settings.max_connections_per_node,
+        private=use.private,
         missing_columns=settings.missing_columns,
-        replace=replace,
-        forward=forward,
+        replace=use.replace,
+        forward=use.forward,
         residence=residence,
     )
