@@ -344,15 +344,8 @@ class _Live:
             )
         found = get_tick(self.db, self.queue, tick.id, self.new.name)
         if found is not None and not found.same_elsewhere(tick):
-            raise StateError(f"{self._other_tick(tick.id)}; nothing is changed")
+            raise StateError(f"{_other_tick(tick.id, self.old, self.new)}; nothing is changed")
         self._require_parts_known()
-
-    def _other_tick(self, tick: int) -> str:
-        return (
-            f'tick {tick} that "{self.new.name}" has applied is not tick {tick} of '
-            f'"{self.old.name}": one of them was restored from a backup, and what "{self.old.name}"'
-            f' has written since is not on "{self.new.name}": run "rejoin" on "{self.new.name}"'
-        )
 
     def _require_parts_known(self) -> None:
         """Raise where the new node claims to have more of a part than the old root: it was made a
@@ -484,7 +477,7 @@ class _Live:
             lock_position(self.db, self.queue, self.new.worker)
             found = get_tick(self.db, self.queue, note.tick or 0, self.new.name)
             if last is None or found is None or not found.same_elsewhere(last):
-                raise StateError(self._other_tick(note.tick or 0))
+                raise StateError(_other_tick(note.tick or 0, self.old, self.new))
             require_ready(self._candidate())
             take_sequences(self.db, self.queue, values)
             self._require_parts()
@@ -622,6 +615,14 @@ class _Live:
             self.view.locations[self.new.name].node_location,
             self.options.timeout,
         )
+
+
+def _other_tick(tick: int, old: Member, new: Member) -> str:
+    return (
+        f'tick {tick} that "{new.name}" has applied is not tick {tick} of "{old.name}": one of '
+        f'them was restored from a backup, and what "{old.name}" has written since is not on '
+        f'"{new.name}": run "rejoin" on "{new.name}"'
+    )
 
 
 def subscribe_at(
