@@ -156,41 +156,31 @@ def _compare_table(
 
     def look(pair: Pair, moment: Moment) -> TableResult:
         with comparer.expected(pair) as staged:
-            return count(staged, moment)
-
-    def count(pair: Pair, moment: Moment) -> TableResult:
-        log.info("Counting %s", table.dest_table)
-        source, target, fmt, buckets, left_out = _count(session, comparer, pair, options)
-        reach("compare.counted")
-        log.info("srcdb: %s", fmt % source)
-        log.info("dstdb: %s", fmt % target)
-        if left_out:
-            log.info(
-                "%s: the condition of this part leaves out %s of the provider",
-                pair.dest,
-                "1 row" if left_out == 1 else f"{left_out} rows",
+            log.info("Counting %s", table.dest_table)
+            counted = _count(session, comparer, staged, options)
+            reach("compare.counted")
+            counted.report(staged.dest)
+            why = _not_whole(staged, reason, hashed and counted.match, options)
+            found = None
+            if not counted.match:
+                log.warning("%s: Results do not match!", table.dest_table)
+                if options.rows and not options.count_only:
+                    buckets = counted.buckets or comparer.buckets(staged)
+                    found = comparer.rows(staged, buckets, options.limit)
+                    report_rows(table.dest_table, found)
+            return TableResult(
+                table.table_name,
+                table.dest_table,
+                moment.tick,
+                moment.lock_free,
+                counted.source,
+                counted.target,
+                counted.match,
+                found,
+                waiting,
+                reason=why,
+                left_out=counted.left_out,
             )
-        match = source == target
-        why = _not_whole(pair, reason, hashed and match, options)
-        found = None
-        if not match:
-            log.warning("%s: Results do not match!", table.dest_table)
-            if options.rows and not options.count_only:
-                found = comparer.rows(pair, buckets or comparer.buckets(pair), options.limit)
-                report_rows(table.dest_table, found)
-        return TableResult(
-            table.table_name,
-            table.dest_table,
-            moment.tick,
-            moment.lock_free,
-            source,
-            target,
-            match,
-            found,
-            waiting,
-            reason=why,
-            left_out=left_out,
-        )
 
     return pair_at_one_moment(nodes, pair, look)
 
@@ -216,11 +206,35 @@ def _is_standard(session: Session) -> bool:
     return is_standard(session.settings.compare_sql)
 
 
-def _count(
-    session: Session, comparer: Comparer, pair: Pair, options: CompareOptions
-) -> tuple[dict[str, Any], dict[str, Any], str, Buckets | None, int | None]:
-    """Read what is printed of both sides and how; where rows may be asked for, also by bucket; how
-    many rows the condition leaves out, where that is counted."""
+@dataclass(frozen=True)
+class _Counted:
+    """What is printed of both sides, and how: sums, or a row of the operator's own statement."""
+
+    source: dict[str, Any]
+    target: dict[str, Any]
+    fmt: str
+    buckets: Buckets | None = None  # the sums by bucket, where rows may be asked for
+    left_out: int | None = None  # rows that the condition leaves out, where that is counted
+
+    @property
+    def match(self) -> bool:
+        """Are both sides equal, as far as was looked at?"""
+        return self.source == self.target
+
+    def report(self, dest: str) -> None:
+        """Log both sides, and what is not among the rows."""
+        log.info("srcdb: %s", self.fmt % self.source)
+        log.info("dstdb: %s", self.fmt % self.target)
+        if self.left_out:
+            log.info(
+                "%s: the condition of this part leaves out %s of the provider",
+                dest,
+                "1 row" if self.left_out == 1 else f"{self.left_out} rows",
+            )
+
+
+def _count(session: Session, comparer: Comparer, pair: Pair, options: CompareOptions) -> _Counted:
+    """Read what is printed of both sides."""
     from vedur.pipeline.compare import custom_sql
 
     settings = session.settings
@@ -228,12 +242,14 @@ def _count(
     if options.count_only:
         sums = comparer.checksum(pair, count_only=True)
         left_out = sums[0].left_out if counted else None
-        return {"cnt": sums[0].rows}, {"cnt": sums[1].rows}, _COUNT_FMT, None, left_out
+        numbers = {"cnt": sums[0].rows}, {"cnt": sums[1].rows}
+        return _Counted(*numbers, _COUNT_FMT, left_out=left_out)
     if _is_standard(session):
         buckets = comparer.buckets(pair) if options.rows else None
         sums = (buckets.source, buckets.target) if buckets else comparer.checksum(pair)
         left, right = ({"cnt": s.rows, "chksum": s.a, "strong": s.strong} for s in sums)
-        return left, right, settings.compare_fmt, buckets, sums[0].left_out if counted else None
+        left_out = sums[0].left_out if counted else None
+        return _Counted(left, right, settings.compare_fmt, buckets, left_out)
     names = pair.target_names if pair.chosen else ()
     left, right = comparer.custom(
         pair,
@@ -242,7 +258,7 @@ def _count(
             for side in (pair.source, pair.target)
         ),
     )
-    return left, right, settings.compare_fmt, None, None
+    return _Counted(left, right, settings.compare_fmt)
 
 
 def report_rows(dest: str, found: Differences) -> None:
