@@ -11,6 +11,7 @@ import pytest
 
 from tests.fixtures.pg import Servers, TestServer
 from tests.fixtures.wait import until
+from vedur.clock import SYSTEM
 from vedur.config import PgqdSettings
 from vedur.db import Database, connect
 from vedur.errors import ConnectError
@@ -75,10 +76,56 @@ def test_a_tick_wakes_listeners_once(queue_db: Database) -> None:
         # Two, because upstream overlooks the very first event of a queue until the next one.
         queue_db.call("pgq.insert_event", QUEUE, "t", "d")
         queue_db.call("pgq.insert_event", QUEUE, "t", "d")
-        assert queues.tick(queue_db) == 1
+        assert queues.tick(queue_db).queues == 1
         got = listener.notifications(5)
         assert [n.payload for n in got] == [f"{QUEUE}:{last_tick(queue_db)}"]
         assert listener.notifications(0.1) == []
+
+
+def test_a_tick_with_events_tells_how_often_its_queue_may_tick(queue_db: Database) -> None:
+    queues = ticker.probe(queue_db)
+    other, idle, passed_on = "other", "idle", "passed on"
+    for name in (other, idle, passed_on):
+        make_queue(queue_db, name)
+    queue_db.call("pgq.set_queue_config", QUEUE, "ticker_max_lag", "0.04")
+    queue_db.call("pgq.set_queue_config", passed_on, "external_ticker", "true")
+    tick_all = "update pgq.tick set tick_time = tick_time - interval '1 hour'"
+
+    def lags(*names: str) -> list[float]:
+        """Write events, let time pass, tick."""
+        for name in names:
+            for _ in range(2):  # upstream overlooks the very first event of a queue
+                queue_db.call("pgq.insert_event", name, "t", "d")
+        queue_db.execute(tick_all)
+        ticked = queues.tick(queue_db)
+        assert ticked.queues == 3  # all that are ticked here
+        return sorted(ticked.lags)
+
+    lags(QUEUE)
+    assert lags() == []  # ticks of idle queues
+    assert lags(QUEUE) == [0.04]
+    assert lags(QUEUE, other) == [0.0, 0.04]
+    assert lags() == []
+    with queue_db.transaction():
+        queue_db.execute(
+            "select pgq.ticker(%s, max(t.tick_id) + 1, now(), max(t.tick_event_seq) + 5)"
+            " from pgq.tick t join pgq.queue q on q.queue_id = t.tick_queue"
+            " where q.queue_name = %s",
+            [passed_on, passed_on],
+        )
+    assert lags() == []  # no run of this ticker helps a queue that is ticked from elsewhere
+    assert ticker.probe(queue_db).tick(queue_db).lags == ()  # a new connection knows nothing
+
+
+def test_a_member_of_pgq_admin_has_the_rights_of_a_ticker(queue_db: Database) -> None:
+    queue_db.call("pgq.set_queue_config", QUEUE, "ticker_max_lag", "0.04")
+    queue_db.execute("set role pgq_admin")
+    queues = ticker.probe(queue_db)
+    queues.tick(queue_db)
+    for _ in range(2):
+        queue_db.call("pgq.insert_event", QUEUE, "t", "d")
+    SYSTEM.sleep(0.05)
+    assert queues.tick(queue_db) == (1, (0.04,))
 
 
 def test_maintenance_rotates_in_two_steps(queue_db: Database) -> None:
@@ -105,7 +152,7 @@ def test_defaults_of_a_database_do_not_stop_ticks_and_rotation(db: Database, set
     db.call("pgq.insert_event", QUEUE, "t", "d")
     db.execute(f'alter database "{dbname(db)}" set {setting}')
     with connect(db.connstr, autocommit=True) as later:
-        assert ticker.probe(later).tick(later) == 1
+        assert ticker.probe(later).tick(later).queues == 1
         assert ticker.maintain(later, never) >= 2
     assert db.value("select queue_cur_table from pgq.queue") == 1
 
@@ -194,6 +241,31 @@ def ticks_on(db: Database) -> bool:
     before = last_tick(db)
     db.call("pgq.insert_event", QUEUE, "t", "d")
     return until(lambda: last_tick(db) > before)
+
+
+@pytest.mark.parametrize(("busy_period", "finer"), [(0.02, True), (1.0, False)])
+def test_ticks_are_finer_while_there_are_events(
+    queue_db: Database, servers: Servers, busy_period: float, finer: bool
+) -> None:
+    queue_db.call("pgq.set_queue_config", QUEUE, "ticker_max_lag", "0.04")
+    settings = settings_for(
+        servers.get(15).port, dbname(queue_db), ticker_period=1.0, busy_period=busy_period
+    )
+    count = "select count(*) from pgq.tick"
+    with serving(settings) as service:
+        assert ticks_on(queue_db)
+        ticks, end = queue_db.value(count), SYSTEM.monotonic() + 3.0
+        while SYSTEM.monotonic() < end:
+            queue_db.call("pgq.insert_event", QUEUE, "t", "d")
+            SYSTEM.sleep(0.01)
+        made = queue_db.value(count) - ticks
+        assert made > 10 if finer else made <= 5, made
+        assert made <= 3.0 / 0.04 + 1  # the queue has the last word
+        SYSTEM.sleep(2.5)  # busy for a second, then one more period
+        service.context.stats.take()
+        SYSTEM.sleep(3.0)
+        runs = int(service.context.stats.take().split(":")[1].split(",")[0])
+        assert 1 <= runs <= 4
 
 
 def dbname(db: Database) -> str:

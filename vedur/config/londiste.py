@@ -253,8 +253,8 @@ class LondisteSettings:
     )
     ticker_max_lag: float = declare(
         kinds.seconds(above=0),
-        0.1,
-        "create-root: changes wait at most this long for a tick (seconds; upstream: 3)",
+        0.04,
+        "create-root: how far ticks are apart while changes come (seconds; upstream: 3)",
         _VEDUR,
         ours=True,
     )

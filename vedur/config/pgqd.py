@@ -56,6 +56,14 @@ class PgqdSettings:
         kinds.PERIOD, 3600.0, "seconds after which a connection is opened again", _NEWER
     )
 
+    busy_period: float = declare(
+        kinds.PERIOD,
+        0.02,
+        "how often to run ticker at most while there are events: then it runs as often as\n"
+        "their queue may tick (ticker_max_lag), if that is more often than ticker_period",
+        _VEDUR,
+        ours=True,
+    )
     log_size: int = declare(
         kinds.SIZE,
         10 << 20,

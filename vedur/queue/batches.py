@@ -140,6 +140,17 @@ FIRST_SHARE = 4
 #: Staging ahead costs a job of its own: not worth it for less.
 PREFETCH_EVENTS = 2_000
 
+#: A batch that is a Spark job costs some 50 ms of CPU, whatever is in it; ticks may come sooner.
+JOB_DISTANCE = 0.1
+
+
+def pause_before(backlog: int, since_last: float, *, by_job: bool) -> float:
+    """Return the seconds to wait before a small batch, where the last one was a Spark job and began
+    `since_last` seconds ago: some ticks together cost hardly more than one."""
+    if not by_job or not 0 < backlog < PREFETCH_EVENTS:
+        return 0.0
+    return max(0.0, JOB_DISTANCE - since_last)
+
 
 def first_limit(backlog: int, limit: int) -> int:
     """Return how many events a batch may have when nothing is staged."""

@@ -7,11 +7,11 @@ rotation in two steps is safe only because the steps are two transactions.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from vedur.db import Database
+from vedur.db import Database, Row
 from vedur.errors import ConnectError, DatabaseError
 from vedur.failpoint import reach
 from vedur.names import parse_name, quote_ident
@@ -25,6 +25,17 @@ _STATEMENTS = ("vacuum", "vacuum analyze")
 Stopped = Callable[[], bool]
 
 
+class Ticked(NamedTuple):
+    """What one run of the ticker did.
+
+    queues   how many got a tick
+    lags     `ticker_max_lag`, in seconds, of each of them that had events since its last tick
+    """
+
+    queues: int
+    lags: tuple[float, ...] = ()
+
+
 @dataclass
 class Queues:
     """The queues of one database, as one connection sees them.
@@ -35,24 +46,36 @@ class Queues:
 
     version: str | None
     notifies: bool
-    _seen: dict[str, int] = field(default_factory=dict)
+    _seen: dict[str, Row] = field(default_factory=dict)  # the last tick of each queue
 
-    def tick(self, db: Database) -> int:
-        """Run `pgq.ticker()` once; returns how many queues got a tick."""
-        ticked = int(db.value(query("ticker", "ticker")) or 0)
-        if ticked:
-            reach("ticker.ticked")
-        if ticked and not self.notifies:
-            self._notify(db)
-        return ticked
+    def tick(self, db: Database) -> Ticked:
+        """Run `pgq.ticker()` once; writes ticks and wakes listeners."""
+        queues = int(db.value(query("ticker", "ticker")) or 0)
+        if not queues:
+            return Ticked(0)
+        reach("ticker.ticked")
+        before = self._seen
+        self._seen = {row.queue_name: row for row in db.query(query("ticker", "last_ticks"))}
+        if not self.notifies:
+            self._notify(db, before)
+        return Ticked(queues, tuple(self._lags(before)))
 
-    def _notify(self, db: Database) -> None:
+    def _notify(self, db: Database, before: dict[str, Row]) -> None:
         """Notify listeners of queues whose last tick is new."""
-        last = {row.queue_name: row.tick_id for row in db.query(query("ticker", "last_ticks"))}
-        new = [f"{name}:{tick}" for name, tick in last.items() if self._seen.get(name) != tick]
-        self._seen = last
+        new = [
+            f"{name}:{row.tick_id}"
+            for name, row in self._seen.items()
+            if name not in before or before[name].tick_id != row.tick_id
+        ]
         if new:
             db.execute(query("ticker", "notify_tick"), [new])
+
+    def _lags(self, before: dict[str, Row]) -> Iterator[float]:
+        """List the lags of queues that are ticked here and have had events since then."""
+        for name, row in self._seen.items():
+            moved = name in before and before[name].tick_event_seq != row.tick_event_seq
+            if moved and row.max_lag is not None:
+                yield float(row.max_lag)
 
 
 def probe(db: Database) -> Queues:

@@ -24,6 +24,7 @@ from vedur.db.conninfo import parse, with_params
 from vedur.errors import ConnectError, VedurError
 from vedur.threads import Pool, Thread
 from vedur.ticker import duties as ticker
+from vedur.ticker.pace import Pace
 
 _log = logging.getLogger(__name__)
 
@@ -295,6 +296,7 @@ class TickJob(Job):
         super().__init__("ticker", database, context)
         self.has_queues = threading.Event()
         self._queues = ticker.Queues(None, False)
+        self._pace = Pace()
         self._announced: str | None = None
 
     def on_connect(self, db: Database) -> None:
@@ -314,9 +316,10 @@ class TickJob(Job):
         if self._queues.version is None:
             self._close()
             return self.context.settings.check_period
-        self._queues.tick(db)
+        now, settings = self.context.clock.monotonic(), self.context.settings
+        lags = self._queues.tick(db).lags
         self.context.stats.add("ticks")
-        return self.context.settings.ticker_period
+        return self._pace.until_next(now, lags, settings.ticker_period, settings.busy_period)
 
 
 class SideJob(Job):

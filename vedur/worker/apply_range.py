@@ -93,6 +93,11 @@ def warn_missing(outcome: Outcome, origin: str) -> None:
 class Applier(Protocol[S]):
     """Moves changes. `stage` may run in another thread than `apply`, in the other slot."""
 
+    @property
+    def by_job(self) -> bool:
+        """Was the range that was staged last a job of its own, which costs more than small ranges
+        are worth?"""
+
     def start(self, db: Database) -> None:
         """Drop the staging tables that an earlier run left."""
 

@@ -11,7 +11,9 @@ from vedur.change.snapshot import Snapshot
 from vedur.queue.batches import (
     EVENTS_PER_SLICE,
     GIANT_SLICES,
+    JOB_DISTANCE,
     LATE_SLICES,
+    PREFETCH_EVENTS,
     Tick,
     _lopsided,
     batch_size,
@@ -20,6 +22,7 @@ from vedur.queue.batches import (
     first_limit,
     merge_count,
     next_limit,
+    pause_before,
     slice_count,
     stretches,
     whole,
@@ -114,6 +117,16 @@ def test_how_large_a_batch_is_asked_for() -> None:
     assert batch_size(700, 10_000, reach=0) == (None, None)
     assert batch_size(700, 10_000, reach=200) == (200, None)
     assert batch_size(700, 10_000, reach=600) == (349, None)
+
+
+def test_small_batches_that_are_jobs_keep_their_distance() -> None:
+    assert pause_before(1, 0.0, by_job=True) == JOB_DISTANCE
+    assert pause_before(1, JOB_DISTANCE / 2, by_job=True) == JOB_DISTANCE / 2
+    assert pause_before(1, JOB_DISTANCE, by_job=True) == 0
+    assert pause_before(1, 60.0, by_job=True) == 0
+    assert pause_before(1, 0.0, by_job=False) == 0  # a resident task has it done for little
+    assert pause_before(0, 0.0, by_job=True) == 0  # nothing but a tick
+    assert pause_before(PREFETCH_EVENTS, 0.0, by_job=True) == 0  # a job is worth it
 
 
 def test_small_batches_take_one_task() -> None:

@@ -90,6 +90,7 @@ class SparkReplay:
     replace: bool = False  # rows that an insert finds are overwritten
     forward: bool = False  # on a branch: events are staged as they are, too
     residence: Residence | None = None  # where small batches are staged by a task that stays
+    by_job: bool = False  # was the last range staged by an ordinary job?
     # Two threads use an applier: one stages ahead into a slot while the other merges what lies in
     # the other slot, and each works on the entries of its slot alone. What is for both: `forget`
     # replaces what was learnt, `_outdated` only grows while a slot is staged, `_busy` has the lock;
@@ -369,7 +370,9 @@ class SparkReplay:
         if self.residence is not None and db is not None and len(slices) == 1:
             answer = self.residence.ask(db, *as_order(task, slices[0]))
             if answer is not None:
+                self.by_job = False
                 return [answer.get()]
+        self.by_job = True
         kept = None if self.private else self._plans[task.slot]
         return run_tasks(self.spark, task, slices, kept)
 

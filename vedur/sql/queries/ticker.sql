@@ -27,11 +27,15 @@ select pgq.version()
 select pgq.ticker()
 
 -- name: last_ticks
--- The last tick of each queue; one index probe a queue.
-select q.queue_name, t.tick_id
+-- The last tick of each queue, and for how long events may wait for one in seconds (null: ticks come from elsewhere);
+-- one index probe a queue.
+select q.queue_name,
+    t.tick_id,
+    t.tick_event_seq,
+    case when not q.queue_external_ticker then extract(epoch from q.queue_ticker_max_lag)::float8 end as max_lag
 from pgq.queue q
 cross join lateral (
-    select k.tick_id
+    select k.tick_id, k.tick_event_seq
     from pgq.tick k
     where k.tick_queue = q.queue_id
     order by k.tick_queue desc, k.tick_id desc

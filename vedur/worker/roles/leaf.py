@@ -36,6 +36,7 @@ from vedur.queue.batches import (
     get_subscription,
     get_ticks,
     next_batch,
+    pause_before,
 )
 from vedur.sql import query
 from vedur.tables.stages import drop_left_stages
@@ -72,6 +73,7 @@ class LeafRole(Role):
         self._next_watch = 0.0
         self._holds: bool | None = None  # does this database know of holds?
         self._stale = 0  # rounds in a row for nothing
+        self._began = 0.0  # when the last batch did
         self._stats = Stats()
 
     def do_round(self, target: Database, state: WorkerState) -> bool:
@@ -101,11 +103,14 @@ class LeafRole(Role):
             return True  # it has waited a little for the copy that hands over
         if hold == state.completed_tick:
             return False
+        if self._let_ticks_gather(runner, place):
+            return True
         began = worker.clock.monotonic()
         batch = self._next_batch(target, provider.db, state, hold, place)
         if batch is None:
             self._stats.idle(log, worker.clock.monotonic(), worker.settings.keepalive_stats)
             return False
+        self._began = began
         try:
             done = runner.run(target, provider.db, batch, provider.subscription, tables, state)
         except StaleStage as stale:
@@ -175,6 +180,16 @@ class LeafRole(Role):
             return tables
         kept = get_rejoin_tables(target, self.worker.queue)
         return TableSet(replace(t, merge_state="ok") if t.table_name in kept else t for t in tables)
+
+    def _let_ticks_gather(self, runner: BatchRunner[Any], place: Place) -> bool:
+        """Wait a moment where ticks are closer than Spark jobs should follow each other; True if it
+        did, and what was read is old."""
+        clock = self.worker.clock
+        since = clock.monotonic() - self._began
+        pause = pause_before(place.ahead, since, by_job=runner.applier.by_job)
+        if pause:
+            clock.wait(self.worker.signals.stop, pause)
+        return pause > 0
 
     def _next_batch(
         self,
