@@ -203,7 +203,8 @@ def test_memory_of_eight_queues(lab: Lab, capsys: pytest.CaptureFixture[str]) ->
 def parts_of(pid: int) -> dict[str, float]:
     """Memory of a worker: of Python, of Java, and of its task processes; MB."""
     (java,) = javas(pid)
-    tasks = [task for daemon in children(java) for task in (daemon, *children(daemon))]
+    daemons = [p for p in (*children(pid), *children(java)) if p != java]
+    tasks = [task for daemon in daemons for task in (daemon, *children(daemon))]
     return {
         "Python": taken(pid),
         "Java": taken(java),

@@ -34,9 +34,10 @@ def java_of(worker: int) -> int | None:
     return next((p for p in children(worker) if word(p) == "java"), None)
 
 
-def tasks_of(java: int) -> list[int]:
-    """Spark's Python workers: children of the daemon that Java has started."""
-    return [task for daemon in children(java) for task in children(daemon)]
+def tasks_of(worker: int, java: int) -> list[int]:
+    """Spark's Python workers: children of the daemon, which the worker has started, or Java."""
+    daemons = {*children(worker), *children(java)} - {java}
+    return [task for daemon in sorted(daemons) for task in children(daemon)]
 
 
 class Site:
@@ -203,7 +204,7 @@ def test_sparks_python_is_killed(site: Site) -> None:
 
     def kill_one_round() -> bool:
         java = site.java
-        tasks = tasks_of(java) if java else []
+        tasks = tasks_of(site.worker, java) if java else []
         for task in tasks:
             os.kill(task, signal.SIGKILL)
         return bool(tasks)

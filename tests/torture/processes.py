@@ -133,10 +133,10 @@ DAEMON = "vedur.pipeline.spark.task_process"
 
 
 def spark_pythons(pid: int) -> tuple[list[int], list[int]]:
-    """Python below a worker's Java: the daemon, and the processes it has forked for tasks."""
-    java = java_of(pid)
-    below = [p for p in children(java) if DAEMON in cmdline(p)] if java else []
-    tops = [p for p in below if _parent(p) == java]
+    """Spark's Python below a worker: the daemon, which the worker or its Java has started, and the
+    processes it has forked for tasks."""
+    below = [p for p in children(pid) if DAEMON in cmdline(p)]
+    tops = [p for p in below if _parent(p) not in below]
     return tops, [p for p in below if p not in tops]
 
 

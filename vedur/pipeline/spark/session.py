@@ -8,6 +8,7 @@ travel in the closure of a task only.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import logging
 import os
@@ -21,10 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 from vedur.errors import ConfigError, StateError, VedurError, first_line
 from vedur.log import send_to_file
+from vedur.pipeline.spark.early import MODULE, EarlyProcess
 from vedur.pipeline.spark.java_start import java_settings
 from vedur.pipeline.spark.scratch import HERE, Scratch
 from vedur.pipeline.spark.spark_pool import is_remote
 from vedur.pipeline.spark.tasks import keep_slot, warm_up
+from vedur.threads import Thread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession as SparkSession
@@ -50,6 +53,22 @@ DEFAULTS = {
 _LOCAL_ONLY = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 #: Ways to have tasks run by another Python than ours, which may lack Vedur.
 _OTHER_PYTHON = ("spark.pyspark.python", "spark.pyspark.driver.python")
+#: What says which module that process is.
+_DAEMON = "spark.python.daemon.module"
+#: Seconds that the early process may take to end once Java has gone.
+_EARLY_PATIENCE = 5.0
+#: What this process needs as soon as there is a session; Spark's client asks for pandas.
+_LATER = (
+    "pandas",
+    "pyarrow",
+    "pyspark.testing",
+    "pyspark.sql.classic.dataframe",
+    "pyspark.sql.pandas.map_ops",
+    "vedur.pipeline.copy",
+    "vedur.pipeline.compare",
+    "vedur.pipeline.replay.stage",
+)
+_early: EarlyProcess | None = None
 _scratch: Scratch | None = None
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
 
@@ -98,7 +117,7 @@ def start_session(
     log_path = _writable(log_path)
     if not (echo and not log_path):
         send_to_file(("py4j", "pyspark"), log_path)
-    with _terminal_kept_clean(log_path, echo):
+    with _terminal_kept_clean(log_path, echo), _beside_java(wanted):
         session = _create(builder, log_path)
         kept = resident and keep_slot(session)
         warm_up(session)
@@ -120,6 +139,45 @@ def _writable(log_path: str) -> str:
         log.warning('Spark\'s own lines are lost, cannot write "%s": %s', log_path, error.strerror)
         return ""
     return log_path
+
+
+@contextmanager
+def _beside_java(wanted: Mapping[str, str]) -> Iterator[None]:
+    """Have done meanwhile what would wait for Java, or Java for it: the process that tasks are
+    forked from begins, and what this process needs of libraries is loaded."""
+    global _early
+    if "spark.remote" in wanted:
+        yield
+        return
+    local = wanted["spark.master"].startswith("local")
+    if local and wanted.get(_DAEMON) == MODULE and _scratch is not None and _early is None:
+        _early = EarlyProcess(_scratch.path)
+        _early.start()
+    loading = Thread(target=_load_ahead, name="load-ahead", daemon=True)
+    loading.start()
+    try:
+        yield
+    except BaseException:
+        _end_early(0)
+        raise
+    finally:
+        if _early is not None:
+            _early.leave()
+        loading.join()
+
+
+def _load_ahead() -> None:
+    """Load what Spark's client, and the work after it, will import one after the other."""
+    for name in _LATER:
+        with contextlib.suppress(Exception):  # whoever needs it says what is wrong
+            importlib.import_module(name)
+
+
+def _end_early(patience: float) -> None:
+    global _early
+    early, _early = _early, None
+    if early is not None:
+        early.end(patience)
 
 
 def _create(builder: Any, log_path: str) -> SparkSession:
@@ -193,7 +251,7 @@ def _merged(
             tasks = str(count)
         python = os.environ.get("PYSPARK_PYTHON", sys.executable)
         if python == sys.executable and not any(key in merged for key in _OTHER_PYTHON):
-            merged.setdefault("spark.python.daemon.module", "vedur.pipeline.spark.task_process")
+            merged.setdefault(_DAEMON, MODULE)
         # In local mode this is the only place where Spark looks for the number of attempts.
         merged["spark.master"] = f"local[{tasks},{merged['spark.task.maxFailures']}]"
     return merged
@@ -265,6 +323,7 @@ def stop_session(session: SparkSession, patience: float = 10) -> None:
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None
     SparkSession._activeSession = None
+    _end_early(_EARLY_PATIENCE)
     global _scratch
     scratch, _scratch = _scratch, None
     if scratch is not None:

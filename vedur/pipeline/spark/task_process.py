@@ -10,9 +10,12 @@ are loaded once and then left out of collections (`settle`, in `tasks.py`).
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import zipimport
+
+from vedur.pipeline.spark.early import SWITCH, hand_over, serve_early
 
 
 def forget_archives() -> None:
@@ -27,17 +30,35 @@ def forget_archives() -> None:
             del sys.path_importer_cache[entry]
 
 
-if __name__ == "__main__":
-    # No thread may run when this process forks: a child gets locks as they are and not the thread
-    # that would release them. Arrow's allocator and numpy's algebra start one each, if allowed to.
+def calm() -> None:
+    """Let no library start a thread: a child gets locks as they are when this process forks, and
+    not the thread that would release them. Arrow's allocator and numpy's algebra would start one.
+    """
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Arrow's own allocator sets megabytes aside in each process; ours are small and short-lived.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    from pyspark import daemon
 
-    from vedur.pipeline.spark.tasks import settle
 
-    settle()
+def load() -> None:
+    """Load what tasks need, before anything is forked."""
+    calm()
+    importlib.import_module("pyspark.daemon")
+    importlib.import_module("vedur.pipeline.spark.tasks").settle()
+
+
+def main() -> None:
+    """Run as the process that tasks are forked from, now or as soon as Spark asks for one."""
+    if sys.argv[1:2] == [SWITCH]:
+        serve_early(sys.argv[2], load)
+        calm()  # the environment is another one now
+    elif hand_over():
+        return
+    else:
+        load()
     forget_archives()
-    daemon.manager()
+    importlib.import_module("pyspark.daemon").manager()
+
+
+if __name__ == "__main__":
+    main()
