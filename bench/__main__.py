@@ -36,7 +36,7 @@ class Part:
 
 PARTS = (
     Part("capture", "", "--seconds 1 --rounds 1"),
-    Part("apply", "", "--events 20000 --rounds 1 --warm 0"),
+    Part("apply", "--null-sink", "--events 20000 --rounds 1 --warm 0 --null-sink"),
     Part("copy", "", "--rows 20000 --rounds 1"),
     Part("latency", "--rounds 3", "--seconds 5 --rounds 1"),
     Part("cascade", "", "--events 20000 --rounds 1 --warm 0 --seconds 5"),

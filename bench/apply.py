@@ -13,7 +13,8 @@ import argparse
 from functools import partial
 from typing import Any
 
-from bench.field import Field, load_average, save
+from bench.field import Field, Vedur, load_average, save
+from bench.null_sink import position, read_and_decode
 from bench.peers import REPLICATING, Peer, chosen, settings
 from bench.peers.base import time_backlog
 from bench.peers.lineup import Lineup
@@ -59,6 +60,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warm", type=int, default=1, help="rounds that are not counted")
     parser.add_argument("--peers", default=REPLICATING)
+    parser.add_argument(
+        "--null-sink", action="store_true", help="read and decode Vedur's backlog once more"
+    )
     args = parser.parse_args()
     ground = Field()
     report: dict[str, Any] = {"events": args.events, "rounds": args.rounds, "loads": []}
@@ -68,11 +72,16 @@ def main() -> None:
     report["absent"] = lineup.absent
     behind: dict[str, list[float]] = {p.name: [] for p in everyone}
     large: dict[str, list[float]] = {p.name: [] for p in everyone}
+    nowhere: list[dict[str, Any]] = []
 
     def turn(peer: Peer) -> None:
+        sunk = peer if args.null_sink and isinstance(peer, Vedur) else None
+        ticks = [position(ground, sunk)] if sunk else []
         behind[peer.name].append(catch_up(ground, peer, args.events))
+        ticks += [position(ground, sunk)] if sunk else []
         large[peer.name].append(bulk(ground, peer))
         ground.verify(peer.name)
+        nowhere.extend([read_and_decode(ground, sunk, *ticks)] if sunk else [])
 
     try:
         with steps("apply", len(everyone) * (1 + args.warm + args.rounds)) as bar:
@@ -96,12 +105,24 @@ def main() -> None:
     behind = {p.name: behind[p.name][args.warm :] for p in lineup.peers}
     large = {p.name: large[p.name][args.warm :] for p in lineup.peers}
     report |= {"seconds": behind, "bulk_seconds": large}
+    if nowhere:
+        report["null_sink"] = nowhere[args.warm :]
     report |= {"catch_up": summary(behind), "bulk": summary(large)}
-    title = f"catching up with {args.events:,} events"
-    print(text_table(title, report["catch_up"], events=args.events))
-    print(text_table("UPDATE of 200,000 rows, commit to visible", report["bulk"]))
-    print(f"\nload average before each round: {', '.join(map(str, report['loads']))}")
+    tell(report)
     print(f"written: {save('apply', report)}")
+
+
+def tell(report: dict[str, Any]) -> None:
+    """Print what was measured."""
+    events = report["events"]
+    title = f"catching up with {events:,} events"
+    print(text_table(title, report["catch_up"], events=events))
+    print(text_table("UPDATE of 200,000 rows, commit to visible", report["bulk"]))
+    for row in report.get("null_sink", ()):
+        each = 1e6 * row["cpu"] / row["events"]
+        print(f"read and decoded only: {row['events']:,} events in {row['seconds']:.2f} s,"
+              f" {each:.2f} µs of CPU each")  # fmt: skip
+    print(f"\nload average before each round: {', '.join(map(str, report['loads']))}")
 
 
 if __name__ == "__main__":

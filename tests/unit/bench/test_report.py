@@ -63,6 +63,14 @@ def _apply(events: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def test_a_null_sink_has_a_row_where_it_was_measured() -> None:
+    found = _apply(400_000)
+    assert "null sink" not in report._apply(found)
+    rows = [{"events": 400_000, "seconds": s, "cpu": s / 2, "written": 1} for s in (0.5, 0.8, 0.6)]
+    found["apply"]["null_sink"] = rows
+    assert "writes nothing: 0.60 s, 0.75 µs of its CPU an event." in report._apply(found)
+
+
 def test_a_page_is_filled_between_its_marks_only() -> None:
     page = (
         "before\n<!-- bench:apply -->\nold\n<!-- /bench -->\n"
