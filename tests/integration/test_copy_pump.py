@@ -11,6 +11,7 @@ import pytest
 from vedur import db as vdb
 from vedur.db import copy as copy_module
 from vedur.db.copy import copy_all, pump
+from vedur.db.libpq import is_plain
 from vedur.errors import ConnectError, DatabaseError, PrivilegeError
 
 IN = "copy t from stdin (format {})"
@@ -18,7 +19,7 @@ IN = "copy t from stdin (format {})"
 
 @pytest.fixture(params=["splice", "libpq"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(copy_module, "_plain", lambda db: request.param == "splice")
+    monkeypatch.setattr(copy_module, "is_plain", lambda db: request.param == "splice")
     return str(request.param)
 
 
@@ -37,7 +38,7 @@ def sides(
 
 
 def test_plain_connections_are_recognised(sides: tuple[vdb.Database, vdb.Database]) -> None:
-    assert all(copy_module._plain(db) for db in sides)
+    assert all(is_plain(db) for db in sides)
 
 
 @pytest.mark.parametrize("form", ["binary", "text"])

@@ -14,20 +14,32 @@ takes a tenth of that.
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import socket
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from select import POLLIN, POLLOUT, poll
+from select import POLLIN, poll
 
-import psycopg
 from psycopg import pq
 
 from vedur.db.database import Database
 from vedur.db.driver_errors import error_class
+from vedur.db.libpq import (
+    blocking,
+    drain,
+    end_copy_in,
+    end_copy_out,
+    expect,
+    failure_of,
+    flush,
+    is_plain,
+    libpq_errors,
+    put,
+    result_of,
+    start,
+    wait,
+)
 from vedur.db.row_security import explain, is_row_security
 from vedur.errors import ConnectError, DatabaseError
 
@@ -38,13 +50,6 @@ _BLOCK = 1 << 18
 _PUT = 1 << 16
 #: How often an idle wire is looked at for an error that ends the stream.
 _IDLE_MS = 1000
-
-_ENCRYPTED = """
-select coalesce((select ssl from pg_catalog.pg_stat_ssl
-                 where pid = pg_catalog.pg_backend_pid()), false)
-    or coalesce((select encrypted from pg_catalog.pg_stat_gssapi
-                 where pid = pg_catalog.pg_backend_pid()), false)
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,118 +71,20 @@ def pump(
     """
     if keep:
         return _keep_source(source, copy_out, target, copy_in)
-    way = _splice if _plain(source) and _plain(target) else _through_libpq
-    with _libpq_errors(copy_in):
+    way = _splice if is_plain(source) and is_plain(target) else _through_libpq
+    with libpq_errors(copy_in):
         return way(source, copy_out, target, copy_in)
 
 
 def _keep_source(source: Database, copy_out: str, target: Database, copy_in: str) -> Pumped:
     try:
-        with _libpq_errors(copy_in):
+        with libpq_errors(copy_in):
             pumped = _pass_rows(source, copy_out, target, copy_in)
-            _drain(source.raw.pgconn)
+            drain(source.raw.pgconn)
             return pumped
     except BaseException:
         source.close()  # in the middle of a COPY, or in a failed transaction
         raise
-
-
-@contextmanager
-def _libpq_errors(text: str) -> Iterator[None]:
-    """Translate what libpq itself notices: always a lost connection."""
-    try:
-        yield
-    except psycopg.Error as error:
-        lines = str(error).strip().splitlines()
-        message = lines[0] if lines else "connection lost during copy"
-        raise ConnectError(message, query=text, sqlstate=None) from error
-
-
-def _plain(db: Database) -> bool:
-    return not db.value(_ENCRYPTED)
-
-
-def _wait(pgconn: pq.abc.PGconn, for_what: int) -> None:
-    waiter = poll()
-    waiter.register(pgconn.socket, for_what)
-    waiter.poll()
-
-
-def _flush(pgconn: pq.abc.PGconn) -> None:
-    while pgconn.flush():
-        _wait(pgconn, POLLOUT)
-
-
-def _result(pgconn: pq.abc.PGconn) -> pq.abc.PGresult | None:
-    """Wait for the next result. psycopg's own call would block all threads while it waits."""
-    _flush(pgconn)
-    while pgconn.is_busy():
-        _wait(pgconn, POLLIN)
-        pgconn.consume_input()
-    return pgconn.get_result()
-
-
-def _start(db: Database, text: str, expected: pq.ExecStatus) -> None:
-    db.raw.pgconn.send_query(text.encode())
-    _expect(db, expected, text)
-
-
-def _expect(db: Database, status: pq.ExecStatus, text: str) -> None:
-    result = _result(db.raw.pgconn)
-    if result is None or result.status != status:
-        failure = _failure(db, result, text)
-        with suppress(psycopg.Error):  # where the connection is lost, too, that is not the cause
-            _drain(db.raw.pgconn)
-        raise failure
-
-
-def _drain(pgconn: pq.abc.PGconn) -> None:
-    while _result(pgconn) is not None:
-        pass
-
-
-def _failure(db: Database, result: pq.abc.PGresult | None, text: str) -> DatabaseError:
-    pgconn = db.raw.pgconn
-    if result is None or pgconn.status != pq.ConnStatus.OK:
-        message = pgconn.get_error_message() or "the server closed the connection"
-        return ConnectError(message.splitlines()[0], connection=db.name, query=text, sqlstate=None)
-    field = pq.DiagnosticField
-    wanted = (field.SQLSTATE, field.MESSAGE_DETAIL, field.MESSAGE_HINT, field.CONTEXT)
-    fields = {
-        f: value.decode("utf-8", "replace") if (value := result.error_field(f)) else None
-        for f in (*wanted, field.SOURCE_FUNCTION)
-    }
-    primary = result.error_field(field.MESSAGE_PRIMARY) or result.error_message
-    message = primary.decode("utf-8", "replace")
-    if is_row_security(fields[field.SQLSTATE], fields[field.SOURCE_FUNCTION]):
-        message = explain(message, db.role)
-    return error_class(fields[field.SQLSTATE])(
-        message,
-        connection=db.name,
-        query=text,
-        sqlstate=fields[field.SQLSTATE],
-        detail=fields[field.MESSAGE_DETAIL],
-        hint=fields[field.MESSAGE_HINT],
-        context=fields[field.CONTEXT],
-    )
-
-
-def _finish(target: Database, text: str) -> int:
-    """End the COPY on the target; returns the number of rows."""
-    pgconn = target.raw.pgconn
-    try:
-        pgconn.put_copy_end()
-        result = _result(pgconn)
-    except psycopg.OperationalError:
-        result = None
-    if result is None or result.status != pq.ExecStatus.COMMAND_OK:
-        failure = _failure(target, result, text)
-        if pgconn.status == pq.ConnStatus.OK:
-            _drain(pgconn)
-        raise failure
-    rows = int(result.command_tuples or 0)
-    _drain(pgconn)
-    return rows
 
 
 def _through_libpq(source: Database, copy_out: str, target: Database, copy_in: str) -> Pumped:
@@ -188,15 +95,15 @@ def _through_libpq(source: Database, copy_out: str, target: Database, copy_in: s
 
 
 def _pass_rows(source: Database, copy_out: str, target: Database, copy_in: str) -> Pumped:
-    _start(source, copy_out, pq.ExecStatus.COPY_OUT)
-    _start(target, copy_in, pq.ExecStatus.COPY_IN)
+    start(source, copy_out, pq.ExecStatus.COPY_OUT)
+    start(target, copy_in, pq.ExecStatus.COPY_IN)
     out, into = source.raw.pgconn, target.raw.pgconn
     rows: list[bytes | memoryview] = []
     size = total = 0
     while True:
         count, row = out.get_copy_data(1)
         if count == 0:
-            _wait(out, POLLIN)
+            wait(out, POLLIN)
             out.consume_input()
             continue
         if count < 0:
@@ -204,51 +111,34 @@ def _pass_rows(source: Database, copy_out: str, target: Database, copy_in: str) 
         rows.append(row)
         size += count
         if size >= _PUT:
-            _put(into, b"".join(rows))
+            put(into, b"".join(rows))
             rows.clear()
             total += size
             size = 0
-    result = _result(out)
+    result = result_of(out)
     if result is None or result.status != pq.ExecStatus.COMMAND_OK:
-        raise _failure(source, result, copy_out)
-    _put(into, b"".join(rows))
-    return Pumped(_finish(target, copy_in), total + size)
-
-
-def _put(pgconn: pq.abc.PGconn, data: bytes) -> None:
-    while not pgconn.put_copy_data(data):
-        _flush(pgconn)
-    _flush(pgconn)
+        raise failure_of(source, result, copy_out)
+    put(into, b"".join(rows))
+    return Pumped(end_copy_in(target, copy_in), total + size)
 
 
 def _splice(source: Database, copy_out: str, target: Database, copy_in: str) -> Pumped:
     mark = "end_" + secrets.token_hex(16)
     pgconn = source.raw.pgconn
     pgconn.send_query(f"{copy_out}; select 1 as {mark}".encode())
-    _flush(pgconn)
+    flush(pgconn)
     try:
-        with _blocking(source) as reader:
+        with blocking(source) as reader:
             head = _read_start(source, reader, copy_out)
-            _start(target, copy_in, pq.ExecStatus.COPY_IN)
-            with _blocking(target) as writer:
+            start(target, copy_in, pq.ExecStatus.COPY_IN)
+            with blocking(target) as writer:
                 total = _forward(source, reader, writer, head, mark, copy_out)
     except OSError as error:
         raise ConnectError(f"connection lost during copy: {error}", query=copy_in) from error
     finally:
         # libpq never saw the answer to its query: this connection is of no further use
         source.close()
-    return Pumped(_finish(target, copy_in), total)
-
-
-@contextmanager
-def _blocking(db: Database) -> Iterator[socket.socket]:
-    """Make the connection's socket blocking; libpq needs it back as it was."""
-    with socket.socket(fileno=os.dup(db.raw.pgconn.socket)) as sock:
-        sock.setblocking(True)
-        try:
-            yield sock
-        finally:
-            sock.setblocking(False)
+    return Pumped(end_copy_in(target, copy_in), total)
 
 
 def _read_start(source: Database, reader: socket.socket, text: str) -> bytes:
@@ -336,7 +226,7 @@ def copy_blocks(db: Database, text: str, size: int) -> Iterator[bytes]:
     """Run the COPY and yield its rows, about `size` bytes of whole ones at a time; to be read to
     the end. It takes 0.5 µs of CPU a row of 200 bytes; rows kept until the block is full, 0.7."""
     pgconn = db.raw.pgconn
-    _start(db, text, pq.ExecStatus.COPY_OUT)
+    start(db, text, pq.ExecStatus.COPY_OUT)
     get = pgconn.get_copy_data
     block = bytearray()
     while True:
@@ -347,34 +237,29 @@ def copy_blocks(db: Database, text: str, size: int) -> Iterator[bytes]:
                 yield bytes(block)
                 block.clear()
         elif got == 0:
-            _wait(pgconn, POLLIN)
+            wait(pgconn, POLLIN)
             pgconn.consume_input()
         else:
             break
-    _end(db, text)
+    end_copy_out(db, text)
     yield bytes(block)
 
 
 def copy_rows(db: Database, text: str) -> Iterator[bytes]:
     """Run the COPY and yield its rows, newlines included; to be read to the end."""
     pgconn = db.raw.pgconn
-    _start(db, text, pq.ExecStatus.COPY_OUT)
+    start(db, text, pq.ExecStatus.COPY_OUT)
     get = pgconn.get_copy_data
     while True:
         size, data = get(1)
         if size > 0:
             yield bytes(data)
         elif size == 0:
-            _wait(pgconn, POLLIN)
+            wait(pgconn, POLLIN)
             pgconn.consume_input()
         else:
             break
-    _end(db, text)
-
-
-def _end(db: Database, text: str) -> None:
-    _expect(db, pq.ExecStatus.COMMAND_OK, text)
-    _drain(db.raw.pgconn)
+    end_copy_out(db, text)
 
 
 def copy_all(db: Database, copies: Sequence[tuple[str, Iterable[bytes]]]) -> None:
@@ -385,17 +270,17 @@ def copy_all(db: Database, copies: Sequence[tuple[str, Iterable[bytes]]]) -> Non
     """
     pgconn = db.raw.pgconn
     whole = "; ".join(text for text, _ in copies)
-    with _libpq_errors(whole):
+    with libpq_errors(whole):
         pgconn.send_query(whole.encode())
         for text, blocks in copies:
-            _expect(db, pq.ExecStatus.COPY_IN, text)
+            expect(db, pq.ExecStatus.COPY_IN, text)
             try:
                 for block in blocks:
-                    _put(pgconn, block)
+                    put(pgconn, block)
             except BaseException:
                 pgconn.put_copy_end(b"the sender failed")
-                _drain(pgconn)
+                drain(pgconn)
                 raise
             pgconn.put_copy_end()
-            _expect(db, pq.ExecStatus.COMMAND_OK, text)
-        _drain(pgconn)
+            expect(db, pq.ExecStatus.COMMAND_OK, text)
+        drain(pgconn)

@@ -66,6 +66,7 @@ class Database:
         self.connstr = connstr
         self.role = raw.info.user  # who logged in; libpq forgets it with the connection
         self.sets_roles: bool | None = None  # is there a function of the contract that does?
+        self.encrypted: bool | None = None  # is what goes through it? None: nobody has asked
         self._zone: str | None = None
 
     # -- statements ---------------------------------------------------------------------------
