@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +17,16 @@ from tests.labs.cascade import Cascade
 from tests.labs.chain import Chain
 from tests.labs.in_process import without_spark
 from vedur.change.formats import fields
-from vedur.db import Database
+from vedur.db import Database, copied_rows
 from vedur.db.copy import copy_blocks
 from vedur.errors import DatabaseError, StateError
 from vedur.pipeline.replay import forward
 from vedur.pipeline.replay.fast_path.binary import BinaryBlock
 from vedur.pipeline.replay.forward import ForwardedSlice, forward_slice
+from vedur.pipeline.replay.staging_tables import ensure_stages, load_specs, stage_name
+from vedur.pipeline.replay.task import StageTask
 from vedur.sql import query
+from vedur.tables.mapping import TableMap
 
 __all__ = ["ascii_root", "without_spark"]
 
@@ -58,7 +62,7 @@ class Slice:
     def text(self, blocks: Iterator[Any]) -> str:
         found = ""
         for rows in blocks:
-            block = BinaryBlock(rows.data, rows.sizes)
+            block = BinaryBlock(rows)
             found += block.text(np.arange(block.count))
         return found
 
@@ -87,6 +91,11 @@ def events(make_db: MakeDb) -> Slice:
     return Slice(cascade)
 
 
+def read_little_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forward, "_BLOCK_BYTES", 4000)
+    monkeypatch.setattr(copied_rows, "_ROOM", 2000)
+
+
 def rows_of(text: str) -> list[list[Any]]:
     """The fields of rows; of events that are not about rows the extra ones, too."""
     found: list[list[Any]] = [[*fields(row)] for row in text.split("\n")[:-1]]
@@ -95,8 +104,12 @@ def rows_of(text: str) -> list[list[Any]]:
     return found
 
 
-def test_one_reading_gives_both(events: Slice, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forward, "_BLOCK_BYTES", 4000)
+@pytest.mark.parametrize("plain", [True, False])
+def test_one_reading_gives_both(
+    events: Slice, monkeypatch: pytest.MonkeyPatch, plain: bool
+) -> None:
+    read_little_at_a_time(monkeypatch)
+    monkeypatch.setattr(copied_rows, "is_plain", lambda db: plain)
     reading = events.once()
     text = events.text(reading.blocks())
     assert reading.count == len(events.events()) > 300
@@ -105,6 +118,66 @@ def test_one_reading_gives_both(events: Slice, monkeypatch: pytest.MonkeyPatch) 
     lab = events.cascade
     assert forward_slice(lab.root, lab.branch, "pgq.event_1", ALL, lab.stage, 8) == reading.count
     assert events.staged(8) == events.staged(7)
+
+
+def test_the_target_is_free_for_others_in_between(
+    events: Slice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Net changes are written while there is more to read, where they do not fit into memory."""
+    read_little_at_a_time(monkeypatch)
+    lab, reading, counts = events.cascade, events.once(), []
+    text = f"select count(*) from {lab.stage} where slice = 7"
+    with lab.branch.transaction():
+        for _ in reading.blocks():
+            reading.pause()
+            counts.append(lab.branch.value(text))
+    assert counts == sorted(set(counts))
+    assert len(counts) > 3
+    assert events.staged(7) == events.events()
+
+
+def test_a_task_with_little_memory_forwards_all(
+    events: Slice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_little_at_a_time(monkeypatch)
+    lab, table = events.cascade, TableMap("public.t", "public.t")
+    lab.root.execute(
+        "insert into pgq.event_1_0 (ev_id, ev_time, ev_type, ev_data, ev_extra1)"
+        """ select 5000 + g, now(), '{"op":"INSERT","table":["public","t"],"pkey":["id"]}',"""
+        """ format('{"id":%s}', g), 'public.t' """
+        " from generate_series(1, 500) g"
+    )
+    lab.root.execute("delete from pgq.event_1_0 where ev_id < 5000")
+    lab.branch.execute("create table t (id int primary key)")
+    specs = load_specs(lab.branch, lab.queue, [table])
+    ensure_stages(lab.branch, lab.queue, specs.values(), 0)
+    task = StageTask(
+        lab.root.connstr, lab.branch.connstr, lab.queue, "pgq.event_1", 0, 0, specs,
+        flush_bytes=8000, keep_links=False, raw_stage=lab.stage,
+    )  # fmt: skip
+    found = task(ALL)
+    assert found["raw"] == found["events"] == 500
+    assert found["tables"]["public.t"]["chunks"] > 3
+    assert events.staged(found["slice"]) == events.events()
+    stage = stage_name(specs["public.t"], 0)
+    assert lab.branch.value(f"select count(distinct c0) from {stage}") == 500
+
+
+@pytest.mark.parametrize("when", ["yielded", "written"])
+def test_a_slice_that_fails_leaves_the_connection_usable(
+    events: Slice, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    read_little_at_a_time(monkeypatch)
+    lab, reading = events.cascade, events.once()
+    if when == "written":
+        lab.branch.execute(f"alter table {lab.stage} add check (ev_id < 1100)")
+    failed = pytest.raises((ZeroDivisionError, DatabaseError))
+    with failed, lab.branch.transaction(), closing(reading.blocks()) as blocks:
+        for _ in blocks:
+            if when == "yielded":
+                raise ZeroDivisionError
+    assert events.staged(7) == []
+    lab.root.close()
 
 
 def test_a_slice_without_events(events: Slice) -> None:

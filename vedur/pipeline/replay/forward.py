@@ -12,17 +12,18 @@ event than is passed on, or other bytes, the slice is read twice (`forward_slice
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from vedur.db import Database
-from vedur.db.copy import copy_all, copy_rows, pump
-from vedur.pipeline.replay.fast_path.binary import HEADER, TRAILER, BinaryRows
+from vedur.db.copied_rows import CopiedRows, OpenCopy, read_rows
+from vedur.db.copy import pump
+from vedur.pipeline.replay.fast_path.binary import MARK, require_number
 from vedur.sql import query
 
 _SLOTS = (0, 1)
-#: What one COPY passes on.
+#: What is passed on, and decoded, at a time.
 _BLOCK_BYTES = 1 << 20
 
 
@@ -108,34 +109,32 @@ class ForwardedSlice:
     stage: str
     number: int
     count: int = 0  # events so far
+    _copy: OpenCopy | None = None
 
-    def blocks(self) -> Iterator[BinaryRows]:
-        """Yield the events in the order of their numbers; what is yielded has been written into the
-        raw staging table, in the transaction of the caller. To be read to the end."""
+    def blocks(self) -> Generator[CopiedRows]:
+        """Yield the events in the order of their numbers, and write them into the raw staging
+        table, in the transaction of the caller. To be read to the end or closed; before the
+        connection to the target does anything else, call `pause`."""
         read = query("publish", "raw_read_both").format(
             number=self.number, events=self.events, slice=self.condition, owner=self.owner
         )
-        write = query("publish", "raw_write").format(stage=self.stage)
-        for rows in _in_blocks(copy_rows(self.source, read)):
-            rows.require(self.number)
-            copy_all(self.target, [(write, (HEADER, rows.data, TRAILER))])
-            self.count += len(rows.sizes)
-            yield rows
+        try:
+            for rows in read_rows(self.source, read, _BLOCK_BYTES, MARK):
+                require_number(rows, self.number)
+                if self._copy is None:
+                    text = query("publish", "raw_write").format(stage=self.stage)
+                    self._copy = OpenCopy(self.target, text)
+                self._copy.write(rows)
+                self.count += len(rows.sizes)
+                yield rows
+            self.pause()
+        finally:
+            copy, self._copy = self._copy, None
+            if copy is not None:
+                copy.abort()
 
-
-def _in_blocks(messages: Iterator[bytes]) -> Iterator[BinaryRows]:
-    """Yield the rows of a binary COPY, which sends each as a message of its own, the header before
-    the first one and the trailer behind the last."""
-    block, sizes, begun = bytearray(), list[int](), False
-    for message in messages:
-        row = message if begun else message.removeprefix(HEADER)
-        begun = True
-        if row in (b"", TRAILER):
-            continue
-        block += row
-        sizes.append(len(row))
-        if len(block) > _BLOCK_BYTES:
-            yield BinaryRows(bytes(block), sizes)
-            block, sizes = bytearray(), []
-    if sizes:
-        yield BinaryRows(bytes(block), sizes)
+    def pause(self) -> None:
+        """Let the target take what was yielded; the connection is free then."""
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            copy.end()

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from vedur.change.event import Event
 from vedur.change.formats import in_blocks, line, readable
 from vedur.db import Database
+from vedur.db.copied_rows import CopiedRows
 from vedur.db.copy import copy_all, copy_blocks
 from vedur.names import quote_literal
 from vedur.pipeline.replay.collapse import Collapser, TableBuffer
-from vedur.pipeline.replay.fast_path.binary import BinaryRows
 from vedur.pipeline.replay.fast_path.columns import LEAST_RUN
 from vedur.pipeline.replay.fast_path.rows import FastReader
 from vedur.pipeline.replay.forward import ForwardedSlice, forward_slice
@@ -111,6 +112,7 @@ class _Attempt:
     tables: dict[str, TableSummary] = field(default_factory=dict)
     held: int = 0  # the most bytes that were gathered at a time
     raw: int | None = None  # events that were written as they are
+    forwarded: ForwardedSlice | None = None  # what reads them
 
     def summary(self, name: str) -> TableSummary:
         return self.tables.setdefault(name, TableSummary())
@@ -123,8 +125,10 @@ class _Attempt:
             for block in self._net_blocks(source, condition):
                 reader.feed(block)
         else:
-            for part in self._forwarded_blocks(source, condition, task.raw_stage):
-                reader.feed(part)
+            # Where it fails, what was begun on the target must end before its transaction does.
+            with closing(self._forwarded_blocks(source, condition, task.raw_stage)) as parts:
+                for part in parts:
+                    reader.feed(part)
         reader.end()
 
     def _net_blocks(self, source: Database, condition: str) -> Iterator[bytes]:
@@ -141,7 +145,7 @@ class _Attempt:
 
     def _forwarded_blocks(
         self, source: Database, condition: str, stage: str
-    ) -> Iterator[bytes | BinaryRows]:
+    ) -> Generator[bytes | CopiedRows]:
         """Pass the events on as they are, reading them once where the net changes need no more of
         them than that."""
         task = self.task
@@ -150,9 +154,9 @@ class _Attempt:
             self.raw = forward_slice(*where, stage, self.slice_id)
             yield from self._net_blocks(source, condition)
             return
-        forwarded = ForwardedSlice(*where, task.owner, stage, self.slice_id)
-        yield from forwarded.blocks()
-        self.raw = forwarded.count
+        self.forwarded = ForwardedSlice(*where, task.owner, stage, self.slice_id)
+        yield from self.forwarded.blocks()
+        self.raw = self.forwarded.count
 
     def _timed(self) -> str:
         """Return SQL by which events of some tables tell their time, and of some all that there is.
@@ -172,6 +176,8 @@ class _Attempt:
     def flush(self) -> None:
         self.held = max(self.held, self.collapser.size)
         buffers, logged = self.collapser.take()
+        if self.forwarded is not None:
+            self.forwarded.pause()
         for group in _groups(buffers):
             self._write_tables(group)
         if logged:

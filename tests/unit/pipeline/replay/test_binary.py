@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vedur.change.formats import NULL
+from vedur.db.copied_rows import CopiedRows, join_rows
 from vedur.errors import InternalError, StateError
-from vedur.pipeline.replay.fast_path.binary import BinaryBlock, BinaryRows
+from vedur.pipeline.replay.fast_path.binary import BinaryBlock, require_number
 from vedur.pipeline.replay.fast_path.columns import DATA, NUMBER, Block
 
 SLICE = 5
@@ -84,7 +85,7 @@ _rows = st.lists(
 
 def blocks(rows: list[Row]) -> tuple[BinaryBlock, Block]:
     parts = [row.binary() for row in rows]
-    binary = BinaryBlock(b"".join(parts), [len(part) for part in parts])
+    binary = BinaryBlock(CopiedRows.of(parts))
     return binary, Block("".join(row.text() for row in rows).encode())
 
 
@@ -111,24 +112,21 @@ def test_a_binary_block_is_read_as_its_text(rows: list[Row]) -> None:
 def test_blocks_that_are_held_are_one() -> None:
     rows = [Row(i, 9, "I", "public.one", f"{i}", (None, None, None)) for i in range(1, 8)]
     parts = [row.binary() for row in rows]
-    held = [BinaryRows(b"".join(p), [len(x) for x in p]) for p in (parts[:3], parts[3:])]
-    block = BinaryBlock(b"".join(h.data for h in held), [s for h in held for s in h.sizes])
+    block = BinaryBlock(join_rows([CopiedRows.of(parts[:3]), CopiedRows.of(parts[3:])]))
     assert block.fields(np.arange(7), NUMBER).to_pylist() == [b"%d" % i for i in range(1, 8)]
 
 
 def test_a_retry_is_refused_by_its_number() -> None:
     rows = [Row(i, 9, "I", "t", "d", (None,) * 3, SLICE if i != 12 else -1) for i in range(10, 14)]
     parts = [row.binary() for row in rows]
-    whole = BinaryRows(b"".join(parts), [len(part) for part in parts])
     with pytest.raises(StateError, match="event 12 is a retry"):
-        whole.require(SLICE)
-    rest = BinaryRows(b"".join(parts[:2]), [len(part) for part in parts[:2]])
-    rest.require(SLICE)
+        require_number(CopiedRows.of(parts), SLICE)
+    require_number(CopiedRows.of(parts[:2]), SLICE)
 
 
 @pytest.mark.parametrize("cut", [1, 9, 30])
 def test_rows_of_another_form_are_refused(cut: int) -> None:
     parts = [Row(1, 9, "I", "t", "d", (None, None, None)).binary() for _ in range(2)]
-    data = b"".join(parts)
+    sizes = np.array([len(parts[0]) - cut, len(parts[1]) + cut])
     with pytest.raises(InternalError, match="form"):
-        BinaryBlock(data, [len(parts[0]) - cut, len(parts[1]) + cut])
+        BinaryBlock(CopiedRows(b"".join(parts), np.cumsum(sizes) - sizes, sizes))

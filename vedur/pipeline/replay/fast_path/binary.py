@@ -8,14 +8,15 @@ written as COPY writes text: everything behind this module is the same for both 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from vedur.change.formats import NULL, escape
+from vedur.db.copied_rows import CopiedRows
 from vedur.errors import InternalError, StateError
 from vedur.pipeline.replay.fast_path.columns import DATA, NUMBER, Block
 from vedur.pipeline.replay.fast_path.payload import (
@@ -25,46 +26,44 @@ from vedur.pipeline.replay.fast_path.payload import (
     take_spans,
 )
 
-#: How binary COPY begins and ends: signature, flags, no extension; no further row.
-HEADER, TRAILER = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 #: Columns of `raw_read_both`: numbers of eight bytes that are never null, and texts behind them.
 _SLICE, _ID, _TIME, _TXID, _TYPE, _TABLE, _PAYLOAD, _EXTRA2, _EXTRA3, _EXTRA4 = range(10)
 _COLUMNS, _NUMBERS = 10, 4
+#: How a row begins: so many columns, the first of eight bytes.
+MARK = _COLUMNS.to_bytes(2, "big") + (8).to_bytes(4, "big")
+_HEAD = np.dtype(
+    [
+        ("count", ">i2"),
+        *((f"{n}{c}", t) for c in range(_NUMBERS) for n, t in (("size", ">i4"), ("value", ">i8"))),
+    ]
+)
+#: Null in all columns behind the payload.
+_NOTHING = b"\xff" * 4 * (_COLUMNS - _EXTRA2)
 #: What COPY escapes in a value that is text, the backslash first.
 _ESCAPES = {92: rb"\\", 8: rb"\b", 9: rb"\t", 10: rb"\n", 11: rb"\v", 12: rb"\f", 13: rb"\r"}
 
 _TO_ESCAPE = {byte: written.decode() for byte, written in _ESCAPES.items()}
 
 
-@dataclass(frozen=True)
-class BinaryRows:
-    """Rows of `raw_read_both` one behind the other, and the bytes that each has."""
-
-    data: bytes
-    sizes: list[int]
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def require(self, number: int) -> None:
-        """Raise where a row is a retry: those tell another number than the slice's."""
-        sizes = np.array(self.sizes, np.int64)
-        slices = np.cumsum(sizes) - sizes + 6  # behind the count and the length
-        words = _words(self.data, ">i8")
-        others = slices[words[slices] != number]
-        if len(others):
-            ev_id = int(words[others[0] + 12])
-            raise StateError(f"event {ev_id} is a retry: replication has no use for it")
+def require_number(rows: CopiedRows, number: int) -> None:
+    """Raise where a row is a retry: those tell another number than the slice's."""
+    slices = rows.begins + 6  # behind the count and the length
+    words = _windows(rows.data, np.dtype(">i8"))
+    others = slices[words[slices] != number]
+    if len(others):
+        ev_id = int(words[others[0] + 12])
+        raise StateError(f"event {ev_id} is a retry: replication has no use for it")
 
 
 class BinaryBlock(Block):
     """Whole rows of binary COPY."""
 
-    def __init__(self, data: bytes, sizes: Sequence[int]) -> None:
-        self._data, self._buffer = data, pa.py_buffer(data)
-        self._bytes = np.array(sizes, np.int64)
-        self.count = len(sizes)
-        #: Where each value begins, and ends; one that is null begins behind its end.
+    def __init__(self, rows: CopiedRows) -> None:
+        self._data, self._buffer = rows.data, pa.py_buffer(rows.data)
+        self._starts, self._bytes = rows.begins, rows.sizes
+        self.count = len(rows.sizes)
+        self._heads = np.zeros(0, _HEAD)
+        #: Where each text begins, and ends; one that is null begins behind its end.
         self._from: list[Numbers] = []
         self._to: list[Numbers] = []
         try:
@@ -76,21 +75,39 @@ class BinaryBlock(Block):
 
     def _find_values(self) -> bool:
         """Find the values of all rows; False where these are other columns."""
-        ends = np.cumsum(self._bytes)
-        starts = ends - self._bytes
-        at, lengths = starts + 2, _words(self._data, ">i4")
-        for _ in range(_COLUMNS):
+        if not self.count:
+            return True
+        # What comes before the texts is alike in all rows.
+        self._heads = _windows(self._data, _HEAD)[self._starts]
+        known = self._heads["count"] == _COLUMNS
+        for column in range(_NUMBERS):
+            known &= self._heads[f"size{column}"] == 8
+        ends, lengths = self._starts + self._bytes, _windows(self._data, np.dtype(">i4"))
+        at = self._starts + _HEAD.itemsize
+        for column in range(_NUMBERS, _COLUMNS):
+            if column == _EXTRA2 and self._nothing_at(at, ends):
+                for _ in range(column, _COLUMNS):
+                    self._from.append(at + 5)
+                    self._to.append(at + 4)
+                break
             length = lengths[at].astype(np.int64)
             self._from.append(at + np.where(length < 0, 5, 4))
             at = at + 4 + np.maximum(length, 0)
             self._to.append(at)
-        counts = _words(self._data, ">i2")[starts]
-        numbers = [self._to[n] - self._from[n] == 8 for n in range(_NUMBERS)]
-        return bool(np.all(counts == _COLUMNS) and np.all(numbers) and np.array_equal(at, ends))
+        else:
+            known &= at == ends
+        return bool(known.all())
+
+    def _nothing_at(self, begins: Numbers, ends: Numbers) -> bool:
+        """Are the last fields null in all rows? They most often are, and then one look tells."""
+        if not (ends - begins == len(_NOTHING)).all():
+            return False
+        found = _windows(self._data, np.dtype(f"V{len(_NOTHING)}"))[begins]
+        return bool(found.tobytes() == _NOTHING * len(begins))
 
     def heads(self) -> tuple[Numbers, list[tuple[str, str]]]:
         """Return for each row a code, and for each code the type and the table."""
-        spans = take_spans(self._buffer, self._to[_TXID], self._to[_TABLE])
+        spans = take_spans(self._buffer, self._starts + _HEAD.itemsize, self._to[_TABLE - _NUMBERS])
         known = spans.dictionary_encode()
         codes: Numbers = known.indices.to_numpy(zero_copy_only=False)
         return codes, [_head(head) for head in known.dictionary.to_pylist()]
@@ -107,7 +124,7 @@ class BinaryBlock(Block):
         """Return a column of numbers."""
         if not self.count:
             return np.zeros(0, np.int64)
-        values: Numbers = _words(self._data, ">i8")[self._from[column]].astype(np.int64)
+        values: Numbers = self._heads[f"value{column}"].astype(np.int64)
         return values
 
     def sizes(self, rows: Numbers) -> Numbers:
@@ -136,7 +153,7 @@ class BinaryBlock(Block):
 
     def _texts(self, rows: Numbers, column: int) -> pa.LargeBinaryArray:
         """Return a column of some rows as COPY writes it; rows must ascend."""
-        begins, ends = self._from[column][rows], self._to[column][rows]
+        begins, ends = self._from[column - _NUMBERS][rows], self._to[column - _NUMBERS][rows]
         null = begins > ends
         texts = take_spans(self._buffer, np.minimum(begins, ends), ends)
         found = bytes_and_offsets(texts)[0]
@@ -160,16 +177,14 @@ class BinaryBlock(Block):
             yield escape(json.dumps(values)).encode()
 
     def _value(self, row: int, column: int) -> str | None:
-        begin, end = int(self._from[column][row]), int(self._to[column][row])
+        begin, end = int(self._from[column - _NUMBERS][row]), int(self._to[column - _NUMBERS][row])
         return None if begin > end else self._data[begin:end].decode()
 
 
-def _words(data: bytes, kind: str) -> Numbers:
-    """Return a view in which each byte begins a number."""
-    size = int(kind[-1])
-    count = max(0, len(data) - size + 1)
-    words: Numbers = np.ndarray((count,), kind, data if count else None, strides=(1,))
-    return words
+def _windows(data: bytes, kind: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return a view in which each byte begins a value."""
+    count = max(0, len(data) - kind.itemsize + 1)
+    return np.ndarray((count,), kind, data if count else None, strides=(1,))
 
 
 def _head(data: bytes) -> tuple[str, str]:

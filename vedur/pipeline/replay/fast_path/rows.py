@@ -20,9 +20,10 @@ from functools import partial
 
 from vedur.change.event import Kind
 from vedur.change.formats import fields
+from vedur.db.copied_rows import CopiedRows, join_rows
 from vedur.errors import StateError
 from vedur.pipeline.replay.collapse import Collapser, TableBuffer
-from vedur.pipeline.replay.fast_path.binary import BinaryBlock, BinaryRows
+from vedur.pipeline.replay.fast_path.binary import BinaryBlock
 from vedur.pipeline.replay.fast_path.columns import LEAST_RUN, WORTH_RUNS, Block, TableRows
 from vedur.pipeline.replay.fast_path.made import make_handled_pattern
 from vedur.pipeline.replay.fast_path.payload import Pattern, make_pattern
@@ -52,7 +53,7 @@ class FastReader:
     _patterns: dict[tuple[str, object], Pattern] = field(default_factory=dict)
     _failures: Counter[str] = field(default_factory=Counter)
     _current: dict[str, list[Pattern]] = field(default_factory=dict)  # by table
-    _held: list[bytes | BinaryRows] = field(default_factory=list)
+    _held: list[bytes | CopiedRows] = field(default_factory=list)
     _held_size: int = 0
     _wanted_size: int = 0
 
@@ -60,7 +61,7 @@ class FastReader:
         if any(spec.rows is not None for spec in self.collapser.tables.values()):
             self._wanted_size = _HANDLED_BLOCK
 
-    def feed(self, data: bytes | BinaryRows) -> None:
+    def feed(self, data: bytes | CopiedRows) -> None:
         """Take whole rows, or keep them until there are more: of many tables a block must be large.
 
         Calls `flush` where the memory is used up.
@@ -216,10 +217,9 @@ class FastReader:
         return pattern
 
 
-def _block(parts: Sequence[bytes | BinaryRows]) -> Block:
+def _block(parts: Sequence[bytes | CopiedRows]) -> Block:
     """Make one block of rows that were held, which are all text or all binary."""
-    rows = [part for part in parts if isinstance(part, BinaryRows)]
+    rows = [part for part in parts if isinstance(part, CopiedRows)]
     if not rows:
         return Block(b"".join(part for part in parts if isinstance(part, bytes)))
-    sizes = [size for part in rows for size in part.sizes]
-    return BinaryBlock(b"".join(part.data for part in rows), sizes)
+    return BinaryBlock(join_rows(rows))
