@@ -283,6 +283,7 @@ def test_skip_truncate_keeps_rows_and_resync_starts_again(lab: Lab) -> None:
 
 @pytest.mark.draw("copies")
 def test_tables_added_together_come_from_one_snapshot_one_after_the_other(lab: Lab) -> None:
+    lab.slice_bytes = 1 << 15  # of 80 kB each, these are too large to be loaded together
     names = [f"t{i}" for i in range(4)]
     for name in names:
         both(lab, f"create table {name} (id int primary key, a text)")
