@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -203,3 +204,41 @@ def test_a_target_that_vanishes(source: vdb.Database, target: vdb.Database, way:
         copy.end()
     copy.abort()
     source.close()
+
+
+class Interrupted:
+    """A socket whose user is interrupted in the middle of a message."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+
+    def sendall(self, data: bytes) -> None:
+        self.sock.sendall(data[: len(data) // 2])
+        raise KeyboardInterrupt
+
+
+@pytest.mark.timeout(60)
+def test_a_message_that_is_cut_short_is_waited_for_by_nobody(
+    source: vdb.Database, target: vdb.Database
+) -> None:
+    fill(source)
+    rows = next(iter(read_rows(source, OUT, 100_000, MARK)))
+    copy = OpenCopy(target, IN)
+    assert copy._socket is not None
+    sock, copy._socket = copy._socket, Interrupted(copy._socket)  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        copy.write(rows)
+    copy.abort()
+    assert target.closed
+    assert sock.fileno() == -1
+    source.close()
+
+
+def test_a_connection_that_is_lost_at_the_end_leaves_no_socket(target: vdb.Database) -> None:
+    copy = OpenCopy(target, IN)
+    sock = copy._socket
+    assert sock is not None
+    sock.shutdown(socket.SHUT_RDWR)
+    with pytest.raises(ConnectError):
+        copy.end()
+    assert sock.fileno() == -1

@@ -311,6 +311,7 @@ class OpenCopy:
         self._db, self._text = db, text
         self._closing = ExitStack()
         self._socket: socket.socket | None = None
+        self._torn = False  # did sending end within a message?
         plain = is_plain(db)
         with libpq_errors(text):
             start(db, text, pq.ExecStatus.COPY_IN)
@@ -322,8 +323,7 @@ class OpenCopy:
     def write(self, rows: CopiedRows) -> None:
         """Send rows; an error of the server is raised by `end`."""
         if rows.framed and self._socket is not None:
-            with _lost(self._text):
-                self._socket.sendall(rows.data)
+            self._send(rows.data)
         else:
             self._put(rows.joined())
 
@@ -335,20 +335,31 @@ class OpenCopy:
                 with libpq_errors(self._text):
                     put(self._db.raw.pgconn, piece)
             else:
-                with _lost(self._text):
-                    self._socket.sendall(b"d" + (len(piece) + 4).to_bytes(4, "big"))
-                    self._socket.sendall(piece)
+                self._send(b"d" + (len(piece) + 4).to_bytes(4, "big"), piece)
+
+    def _send(self, *parts: bytes | memoryview) -> None:
+        """Send whole messages past libpq."""
+        assert self._socket is not None
+        self._torn = True
+        with _lost(self._text):
+            for part in parts:
+                self._socket.sendall(part)
+        self._torn = False
 
     def end(self) -> int:
         """Let the server take what was sent; returns how many rows it has."""
-        self._put(TRAILER)
-        self._closing.close()
+        with self._closing:
+            self._put(TRAILER)
         with libpq_errors(self._text):
             return end_copy_in(self._db, self._text)
 
     def abort(self) -> None:
-        """End the COPY with an error, so that the transaction can be rolled back."""
+        """End the COPY with an error, so that the transaction can be rolled back; where the server
+        waits for the rest of a message, close the connection."""
         self._closing.close()
+        if self._torn:
+            self._db.close()
+            return
         with suppress(psycopg.Error):  # where the connection is lost, too, that is not the cause
             self._db.raw.pgconn.put_copy_end(b"the sender failed")
             drain(self._db.raw.pgconn)
