@@ -174,14 +174,16 @@ def hand_over() -> bool:
 
 
 def _stand_for(early: socket.socket) -> None:
-    """Wait until the early process, and all that it has forked, has gone; as small as can be."""
-    with contextlib.suppress(OSError):
+    """Wait until the early process, and all that it has forked, has gone; as small as can be.
+
+    Raises nothing: the other one reads what Java says, and this one must not."""
+    with contextlib.suppress(OSError, ValueError):
         _receive(early)
     cat = shutil.which("cat")
-    if cat is not None:
-        os.dup2(early.fileno(), 0)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):
+        if cat is not None:
+            os.dup2(early.fileno(), 0)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             os.execv(cat, ["cat"])
     with contextlib.suppress(OSError):
         while early.recv(1):

@@ -55,6 +55,8 @@ _LOCAL_ONLY = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "12
 _OTHER_PYTHON = ("spark.pyspark.python", "spark.pyspark.driver.python")
 #: What says which module that process is.
 _DAEMON = "spark.python.daemon.module"
+#: What the operator sets for the environment of tasks.
+_TASK_ENVIRONMENT = "spark.executorEnv."
 #: Seconds that the early process may take to end once Java has gone.
 _EARLY_PATIENCE = 5.0
 #: What this process needs as soon as there is a session; Spark's client asks for pandas.
@@ -149,8 +151,7 @@ def _beside_java(wanted: Mapping[str, str]) -> Iterator[None]:
     if "spark.remote" in wanted:
         yield
         return
-    local = wanted["spark.master"].startswith("local")
-    if local and wanted.get(_DAEMON) == MODULE and _scratch is not None and _early is None:
+    if _may_begin_early(wanted) and _scratch is not None and _early is None:
         _early = EarlyProcess(_scratch.path)
         _early.start()
     loading = Thread(target=_load_ahead, name="load-ahead", daemon=True)
@@ -164,6 +165,14 @@ def _beside_java(wanted: Mapping[str, str]) -> Iterator[None]:
         if _early is not None:
             _early.leave()
         loading.join()
+
+
+def _may_begin_early(wanted: Mapping[str, str]) -> bool:
+    """Would the process that Spark begins later be the same?"""
+    if not wanted["spark.master"].startswith("local") or wanted.get(_DAEMON) != MODULE:
+        return False
+    # Libraries read some of their environment (time zone, allocator, threads) once, as they load.
+    return not any(key.startswith(_TASK_ENVIRONMENT) for key in wanted)
 
 
 def _load_ahead() -> None:

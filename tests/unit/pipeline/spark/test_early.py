@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -163,6 +164,21 @@ def test_it_ends_with_java_whatever_has_become_of_the_other(
     assert until(lambda: has_ended(begun), 30)
 
 
+def test_one_that_has_handed_over_never_does_the_work_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_more(*_args: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    ours, other = socket.socketpair()
+    with ours, other:
+        other.sendall(b"\0\0\0\2\xff\xff")  # not what was agreed on
+        other.shutdown(socket.SHUT_WR)
+        monkeypatch.setattr(os, "dup2", lambda *_args: 0)
+        monkeypatch.setattr(os, "open", no_more)
+        early._stand_for(ours)
+
+
 def test_another_user_is_told_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "early"
     said: list[bytes] = []
@@ -205,6 +221,11 @@ def test_it_is_left_out_where_it_cannot_be(tmp_path: Path, monkeypatch: pytest.M
         {"spark.master": "spark://there:7077", "spark.python.daemon.module": MODULE},
         {"spark.master": "local[2,4]", "spark.python.daemon.module": "pyspark.daemon"},
         {"spark.master": "local[2,4]"},
+        {
+            "spark.master": "local[2,4]",
+            "spark.python.daemon.module": MODULE,
+            "spark.executorEnv.TZ": "Asia/Tokyo",
+        },
     ],
 )
 def test_only_a_local_java_that_asks_for_it_has_one(
