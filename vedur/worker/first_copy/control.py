@@ -107,15 +107,20 @@ class Schedule:
 
     # -- what is remembered of tables -----------------------------------------------------------
 
-    def is_due(self, table: TableInfo) -> bool:
-        """Is there anything to do for a table that nobody does?"""
+    def due(self, tables: Iterable[TableInfo]) -> list[TableInfo]:
+        """Return those of the tables for which there is anything to do that nobody does."""
         with self._lock:
-            name, now = table.table_name, self._clock.monotonic()
-            if name in self._jobs or self._retry_at.get(name, 0.0) > now:
-                return False
+            now, owned, retry_at = self._clock.monotonic(), self._jobs, self._retry_at
+            free = [
+                t for t in tables
+                if t.table_name not in owned and retry_at.get(t.table_name, 0.0) <= now
+            ]  # fmt: skip
             # one that is ok and unfinished: the copy died before it ended its consumer
-            unfinished = name in self._unfinished
-        return unfinished or MergeState.parse(table.merge_state).state is not State.OK
+            unfinished = set(self._unfinished)
+        return [
+            t for t in free
+            if t.table_name in unfinished or MergeState.parse(t.merge_state).state is not State.OK
+        ]  # fmt: skip
 
     def has_traces(self, here: Set[str]) -> bool:
         """Is any table on its way, or has a copy left something to clean up or to end? True also
@@ -310,7 +315,8 @@ class Copying(Generic[PlanT]):
         """Start what each table that nobody copies needs by its state; returns those that cannot
         be started, with the reason."""
         # in this order: a search that has failed leaves the table with a pause, and then ends
-        due = [t for t in tables if not self._search.seeks(t) and self.schedule.is_due(t)]
+        sought = self._search.sought()
+        due = self.schedule.due(t for t in tables if t.table_name not in sought)
         waiting = [t for t in due if not self._is_left_alone(target, t)]
         self._groups.add_lanes()
         if not waiting:

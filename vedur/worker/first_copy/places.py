@@ -191,10 +191,10 @@ class SourceSearch:
         self._sought: set[str] = set()
         self._found: dict[str, CopySource] = {}
 
-    def seeks(self, table: TableInfo) -> bool:
-        """Is a node looked for just now?"""
+    def sought(self) -> frozenset[str]:
+        """Return the tables for which a node is looked for just now."""
         with self._lock:
-            return table.table_name in self._sought
+            return frozenset(self._sought)
 
     def find(self, places: Places, table: TableInfo) -> CopySource | None:
         """Return the node that was found for a table; begins to look for one where there is none.

@@ -128,25 +128,26 @@ def test_a_table_is_due_while_nobody_owns_it_and_its_pause_is_over() -> None:
     clock = cast(Any, MagicMock())
     clock.monotonic.return_value = 0.0
     schedule, table, done = Schedule(clock), _table("t"), _table("done", "ok")
-    assert (schedule.is_due(table), schedule.is_due(done)) == (True, False)
+    assert schedule.due([table, done]) == [table]
+    assert clock.monotonic.call_count == 1  # every round of the worker asks, of all its tables
     job = _job(table)
     schedule.add(job)
-    assert not schedule.is_due(table)
+    assert not schedule.due([table])
     assert (schedule.jobs(), schedule.find("t")) == ([job], job)
     schedule.retry(job, 20.0)
-    assert (schedule.jobs(), schedule.is_due(table)) == ([], False)
+    assert (schedule.jobs(), schedule.due([table])) == ([], [])
     clock.monotonic.return_value = 20.0
-    assert schedule.is_due(table)
+    assert schedule.due([table])
     # it died before it ended its consumer, whatever its state became meanwhile
-    assert schedule.is_due(_table("t", "ok"))
+    assert schedule.due([_table("t", "ok")])
     schedule.note_end(job)
-    assert not schedule.is_due(_table("t", "ok"))
+    assert not schedule.due([_table("t", "ok")])
     schedule.retry(_job(done), 20.0, unfinished=False)
     schedule.retry_at_once()
-    assert not schedule.is_due(done)
+    assert not schedule.due([done])
     schedule.retry(job, 20.0)
     schedule.retry_at_once()
-    assert schedule.is_due(table)
+    assert schedule.due([table])
 
 
 def test_tables_that_have_gone_are_named_once_and_not_while_somebody_owns_them() -> None:

@@ -19,9 +19,9 @@ def test_a_node_that_was_found_is_kept_until_the_copy_begins() -> None:
     places, node = cast(Any, MagicMock()), CopySource("n3", "dbname=x", other=True)
     places.nearest.return_value = node
     assert search.find(places, TABLE) is None
-    assert search.seeks(TABLE)
+    assert search.sought() == {"t"}
     threads.start.call_args.args[0]()
-    assert not search.seeks(TABLE)
+    assert not search.sought()
     found.assert_called_once_with()
     assert search.find(places, TABLE) == node
     assert search.find(places, TABLE) == node
@@ -34,17 +34,18 @@ def test_a_node_that_was_found_is_kept_until_the_copy_begins() -> None:
 
 def test_a_search_that_fails_ends_behind_the_pause_that_it_leaves() -> None:
     """Else the worker could take the table up between the two."""
-    threads, sought_meanwhile = MagicMock(), []
+    threads = MagicMock()
+    sought_meanwhile: list[frozenset[str]] = []
     error = StateError("nobody has it")
 
     def failed(table: TableInfo, source: CopySource, why: Exception) -> None:
         assert (table, source, why) == (TABLE, places.provider, error)
-        sought_meanwhile.append(search.seeks(TABLE))
+        sought_meanwhile.append(search.sought())
 
     search = SourceSearch(threads, MagicMock(), failed)
     places = cast(Any, MagicMock())
     places.nearest.side_effect = error
     search.find(places, TABLE)
     threads.start.call_args.args[0]()
-    assert sought_meanwhile == [True]
-    assert not search.seeks(TABLE)
+    assert sought_meanwhile == [{"t"}]
+    assert not search.sought()
