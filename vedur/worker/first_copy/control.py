@@ -334,21 +334,26 @@ class Copying(Generic[PlanT]):
             try:
                 source = self._source(target, places, table, loads, merged)
             except VedurError as error:
-                failed.append((self._new_job(table, places.provider, merged), error))
+                failed.append((self._job(table, places.provider, merged), error))
                 continue
             if source is None:
                 continue
             if loads:
                 load.setdefault(source, []).append(table)
             else:
-                loaded.setdefault(source, []).append(self._new_job(table, source, merged))
+                loaded.setdefault(source, []).append(self._job(table, source, merged))
+        # Nothing is asked of the target from here on: a table on its way that no thread owns would
+        # never be taken up again.
         for jobs in loaded.values():
+            self._own(jobs)
             self._start_catch_up(jobs)
         for source, some in load.items():  # the tables of one node share a snapshot
             if self._groups.free > 0:
                 for table in some:
                     self._search.forget(table)
-                self._groups.start([self._new_job(t, source, merged) for t in some], source)
+                group = [self._job(t, source, merged) for t in some]
+                self._own(group)
+                self._groups.start(group, source)
         return failed
 
     def _is_left_alone(self, target: Database, table: TableInfo) -> bool:
@@ -381,11 +386,13 @@ class Copying(Generic[PlanT]):
             return places.named(wanted)
         return self._search.find(places, table)
 
-    def _new_job(self, table: TableInfo, source: CopySource, merged: Collection[str]) -> TableJob:
+    def _job(self, table: TableInfo, source: CopySource, merged: Collection[str]) -> TableJob:
         name = table.table_name
-        job = TableJob(table, source, self.setup.consumer(name), merged=name in merged)
-        self.schedule.add(job)
-        return job
+        return TableJob(table, source, self.setup.consumer(name), merged=name in merged)
+
+    def _own(self, jobs: Iterable[TableJob]) -> None:
+        for job in jobs:
+            self.schedule.add(job)
 
     def _take_back_slices(self, target: Database, job: TableJob) -> None:
         """Leave the tasks of a copy nothing more to claim, so that its Spark job ends soon."""

@@ -10,6 +10,7 @@ import pytest
 
 from vedur.catalog import TableInfo
 from vedur.catalog.parts import TablePart
+from vedur.errors import ConnectError
 from vedur.worker.first_copy.context import CopySetup, CopySource, TableJob
 from vedur.worker.first_copy.control import Copying, Schedule
 from vedur.worker.first_copy.hand_over import HandOver
@@ -178,3 +179,41 @@ def test_a_table_that_is_rewritten_again_and_again_is_not_copied_again_at_once()
     assert [schedule.note_change(job) for _ in range(3)] == [True, False, False]
     schedule.note_load(job)
     assert schedule.note_change(job)
+
+
+def test_a_round_that_breaks_off_leaves_no_table_without_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The target is lost between two tables: the next round must find the first one due, too."""
+    module = "vedur.worker.first_copy.control"
+    provider = CopySource("n1", "dbname=x")
+    places = MagicMock()
+    places.provider = places.of_copy.return_value = provider
+    monkeypatch.setattr(f"{module}.Places.read", lambda *_: places)
+    monkeypatch.setattr(f"{module}.shared_tables", lambda *_: {"part": True})
+    monkeypatch.setattr(f"{module}.is_merged", lambda table, shared: table.table_name in shared)
+    monkeypatch.setattr(f"{module}.clean_up", lambda *_: None)
+    copying = Copying(CopySetup("q", "job", "dbname=x"), cast(Any, None), cast(Any, None))
+    for helper in ("_ownership", "_settler", "_hand_over"):
+        monkeypatch.setattr(copying, helper, MagicMock())
+    started: list[str] = []
+    monkeypatch.setattr(
+        copying._catch_ups, "start", lambda jobs: started.extend(job.name for job in jobs)
+    )
+    lost = [ConnectError("the target is gone")]
+
+    def must_wait(target: Any, table: TableInfo) -> bool:
+        if lost:
+            raise lost.pop()
+        return True
+
+    monkeypatch.setattr(copying._waits, "must_wait", must_wait)
+    tables = [_table("loaded", "catching-up"), _table("part", "in-copy")]
+    target = cast(Any, MagicMock())
+    target.query.return_value = []
+    with pytest.raises(ConnectError):
+        copying.advance(target, "dbname=x", tables, 1)
+    assert (copying.schedule.jobs(), started) == ([], [])
+    copying.advance(target, "dbname=x", tables, 1)
+    assert started == ["loaded"]
+    assert [job.name for job in copying.schedule.jobs()] == ["loaded"]
