@@ -15,6 +15,10 @@ from collections.abc import Callable
 POINTS: dict[str, tuple[str, ...]] = {
     # worker/batch.py: one batch of a leaf or a branch
     "batch": ("taken", "staged", "merged", "committed", "finished"),
+    # pipeline/replay/masked.py: events of a slice that go on masked
+    "masked": ("written",),
+    # ops/masks.py: what nodes below are told of it
+    "mask": ("noted",),
     # worker/apply_range.py: the range behind it, staged meanwhile
     "ahead": ("begun", "taken"),
     # pipeline/spark/resident.py: the task that stays is begun, has an order, has answered, is

@@ -310,15 +310,15 @@ def test_a_branch_passes_on_what_it_leaves_alone(
     chain.table("public.u", "create table u (id int primary key)")
     chain["n2"].db.execute("select londiste.local_remove_table(%s, 'public.u')", [QUEUE])
     with chain["n2"].session() as session:
+        other = "tests.labs.transforms:same"
         with pytest.raises(UsageError, match=refusal):
-            add_table(session, AddTable(tables=["u"], handler="obfuscate"))
+            add_table(session, AddTable(tables=["u"], transform=other))
         with pytest.raises(UsageError, match=refusal):
-            change_handler(session, ChangeHandler(table="t", handler="obfuscate", resync=True))
-    for stored in ("transform(function=tests.labs.transforms:same)", "obfuscate"):
-        set_handler(chain["n2"].db, "public.t", stored)
-        chain.tick()
-        with pytest.raises(StateError, match=refusal):
-            chain["n2"].worker.work()
+            change_handler(session, ChangeHandler(table="t", transform=other, resync=True))
+    set_handler(chain["n2"].db, "public.t", f"transform(function={other})")
+    chain.tick()
+    with pytest.raises(StateError, match=refusal):
+        chain["n2"].worker.work()
 
 
 # -- what cannot be served ------------------------------------------------------------------------

@@ -69,7 +69,7 @@ class Node:
         return self.settings.queue_name
 
     def _runner(self, provider: str, state: WorkerState) -> BatchRunner[Any]:
-        own_queue = choose_own_queue(self.queue, state)
+        own_queue = choose_own_queue(self.queue, state, self.settings)
         forward = own_queue is not None
         applier = make_replay(
             self.spark, self.settings, self.queue, provider, ReplayUse(forward=forward)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from vedur.catalog.quarantine import available, count_quarantined
-from vedur.catalog.tables import TableInfo, TableSet, get_table_list, missing_part
+from vedur.catalog.tables import TableInfo, TableSet, get_table_list, missing_part, other_mask
 from vedur.db import Database
 from vedur.errors import StateError
 from vedur.node.info import NodeInfo, NodeType, get_node_info, has_schema
@@ -66,7 +66,8 @@ class TableNode:
         never copied."""
         there = self.tables.find(wanted.name)
         if there is not None and there.local and there.merge_state is None and self.info.is_root:
-            return ""
+            other = other_mask(there, wanted)
+            return f"it has {other}" if other else ""
         return why_not_copied(self.info.node_type, there, wanted)
 
 
@@ -100,6 +101,8 @@ def why_not_copied(kind: NodeType, there: TableInfo | None, wanted: TableMap) ->
         return "it does not have the table"
     if not there.ready:
         return "its own first copy of the table is not done"
+    if other := other_mask(there, wanted):
+        return f"it has {other}"
     part = missing_part(there, wanted) if kind is NodeType.BRANCH else ""
     return f"it has the table in part only ({part})" if part else ""
 

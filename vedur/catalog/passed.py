@@ -9,12 +9,12 @@ nothing is applied to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from vedur.catalog.tables import TableInfo
 from vedur.errors import StateError, UsageError
-from vedur.handlers.registry import Handled, resolve
+from vedur.handlers.registry import MASKED_BY, Handled, resolve
 from vedur.names import parse_name
 from vedur.queue.passed import LeftOut, PassedPart
 from vedur.tables.filter import Columns, parse_condition
@@ -26,7 +26,13 @@ def conditions_of(table: TableInfo) -> frozenset[str]:
     handled = resolve(table)
     if handled is not None and not handled.scope.applies:
         return frozenset()
-    return asked_for(table.copy_condition, handled, table.columns)
+    masked = masks_of(table.mapping.masked)
+    return asked_for(table.copy_condition, handled, table.columns) | masked
+
+
+def masks_of(masked: str | None) -> frozenset[str]:
+    """Return the rules by which rows come masked, as a part that a table asks for."""
+    return frozenset([masked] if masked else ())
 
 
 def asked_for(
@@ -59,8 +65,69 @@ def require_served(tables: Iterable[TableInfo], parts: Iterable[PassedPart], pro
         raise explain(part, provider, f"this node has it {_how(table)}")
 
 
+def is_mask(part: PassedPart) -> bool:
+    """Is it about rows that go on masked, and not about a part of them?"""
+    return part.condition.startswith(MASKED_BY)
+
+
+def require_masked(
+    tables: Iterable[TableInfo], parts: Sequence[PassedPart], provider: str, tick: int
+) -> None:
+    """Raise unless the provider passes on masked events of all tables whose rows here came masked,
+    by the same rules and up to a tick: clear values would come among them."""
+    for table in tables:
+        masked = table.mapping.masked if table.mask else None
+        if masked and not _has_mask(parts, table.table_name, masked, tick):
+            raise explain_clear(table.table_name, masked, provider)
+
+
+def _has_mask(parts: Sequence[PassedPart], table: str, masked: str, tick: int) -> bool:
+    return any(
+        (part.table, part.condition) == (table, masked)
+        and (part.until is None or part.until >= tick)
+        for part in parts
+    )
+
+
+def explain_clear(table: str, masked: str, provider: str) -> StateError:
+    """Make the error about rows that are masked here and would come as they are."""
+    return StateError(
+        f'table "{table}" is {masked} here, and node "{provider}" does not pass on its events so: '
+        "nothing is applied or changed, because values as they are would come among masked ones; "
+        "read from a node that masks it so (change-provider), or remove-table it here, empty it "
+        "and add-table it anew"
+    )
+
+
+def own_masks(tables: Iterable[TableInfo]) -> list[TableInfo]:
+    """Return the tables whose events a branch passes on masked, in whatever state they are; raises
+    where it is not noted with one by which rules."""
+    found = []
+    for table in tables:
+        handled = resolve(table) if table.local else None
+        if handled is None or not handled.publishes:
+            continue
+        if table.mask != handled.mask:
+            raise StateError(
+                f'table "{table.table_name}" has handler "{handled.stored}", and events of it may '
+                "have been passed on by other rules, or as they are: nothing is applied; "
+                "remove-table it here, and add-table it when no event of it is in the queue of "
+                "this branch any more"
+            )
+        found.append(table)
+    return found
+
+
 def explain(part: PassedPart, provider: str, how: str) -> StateError:
     """Make the error that says what is wrong, and the ways out."""
+    if is_mask(part):
+        when = "passes on" if part.until is None else f"has, up to tick {part.until},"
+        return StateError(
+            f'table "{part.table}": node "{provider}" {when} its events {part.condition}, and '
+            f"{how}: nothing is applied or changed, because masked values would come among others, "
+            "or be masked a second time; remove-table it here, empty it and add-table it without a "
+            "handler that rewrites rows, or read from another node (change-provider)"
+        )
     when = "passes on" if part.until is None else f"has, up to tick {part.until},"
     return StateError(
         f'table "{part.table}": node "{provider}" {when} only events of rows where '
@@ -71,6 +138,10 @@ def explain(part: PassedPart, provider: str, how: str) -> StateError:
 
 
 def _how(table: TableInfo) -> str:
+    if table.mapping.rows is not None:
+        return f'with handler "{table.mapping.handler}"'
+    if table.mapping.masked:
+        return str(table.mapping.masked)
     found = sorted(conditions_of(table))
     return f"where {' and '.join(found)}" if found else "whole"
 

@@ -11,6 +11,8 @@ from vedur.change.attrs import (
     COPY_CONDITION,
     COPY_NODE,
     HANDLER,
+    HANDLER_MARK,
+    MASKED,
     ON_ERROR,
     decode_attrs,
     encode_attrs,
@@ -19,7 +21,7 @@ from vedur.change.attrs import (
 )
 from vedur.db import Answer, Database, Row, command, exec_query, report
 from vedur.errors import DatabaseError, StateError
-from vedur.handlers.registry import Handled, facts_queries, resolve
+from vedur.handlers.registry import MASKED_BY, Handled, facts_queries, resolve
 from vedur.names import parse_name
 from vedur.sql import query
 from vedur.tables.filter import Columns, parse_columns
@@ -89,6 +91,7 @@ class TableInfo:
             on_error=attrs.get(ON_ERROR),
             shared=self.shared and part is None,
             part=part,
+            masked=attrs.get(MASKED) or None,
         )
         handled = resolve(self)
         return plain if handled is None else apply_handler(plain, handled)
@@ -104,6 +107,20 @@ class TableInfo:
         """The node from which it is copied, `?` for the nearest that can be copied from; None for
         the provider."""
         return self.attrs.get(COPY_NODE) or None
+
+    @property
+    def mask(self) -> str | None:
+        """By which rules its rows here are masked; None where they are not, or nobody above or
+        below needs to know."""
+        if MASKED not in (self.table_attrs or ""):
+            return None  # asked for every batch
+        return self.attrs.get(MASKED) or None
+
+    @property
+    def masks(self) -> bool:
+        """Are its rows masked by the handler that it has on this node, and not on the way here?"""
+        name = (self.attrs.get(HANDLER) or "").partition("(")[0]
+        return bool(name) and (self.mask or "").startswith(f"{MASKED_BY}{name} ")
 
     @property
     def keeps_rows(self) -> bool:
@@ -253,6 +270,7 @@ def apply_handler(table: TableMap, handled: Handled) -> TableMap:
         calls=handled.calls,
         applies=scope.applies,
         partitions=scope.partitions,
+        masked=None if handled.publishes else table.masked,
         uncomparable=scope.uncomparable,
         unrepairable=scope.unrepairable,
     )
@@ -266,8 +284,10 @@ def missing_part(there: TableInfo, wanted: TableMap) -> str:
     long as no column has another name on either of them.
     """
     by_handler = f"what handler {there.attrs.get(HANDLER)} makes of it"
+    if other := other_mask(there, wanted):
+        return other
     try:
-        has = there.mapping
+        has = without_handler(there).mapping if there.masks else there.mapping
     except StateError:
         return by_handler  # one that is known there and not here
     if has.rows is not None or has.partitions is not None or has.calls is not None:
@@ -285,6 +305,23 @@ def missing_part(there: TableInfo, wanted: TableMap) -> str:
         if not (same_names and asked and asked <= {name for name, _ in listed}):
             return "some of its columns"
     return ""
+
+
+def other_mask(there: TableInfo, wanted: TableMap) -> str:
+    """Say how rows of a node are masked, if what is wanted is masked in another way; empty if both
+    are the same. Pure."""
+    if there.mask == wanted.masked:
+        return ""
+    if there.mask is None:
+        return f"rows as the root has them, and here they are {wanted.masked}"
+    return f"rows {there.mask}"
+
+
+def without_handler(table: TableInfo) -> TableInfo:
+    """Return a table as it is stored, but for its handler. Pure."""
+    gone = (HANDLER, HANDLER_MARK)
+    attrs = {key: value for key, value in table.attrs.items() if key not in gone}
+    return replace(table, table_attrs=encode_attrs(attrs))
 
 
 def _keeps_names(columns: Columns | None) -> bool:

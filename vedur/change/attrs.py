@@ -19,6 +19,8 @@ PART_COLUMN = "part_column"
 PART_VALUE = "part_value"
 SKIP_TRUNCATE = "skip_truncate"
 MERGE = "merge"
+#: By which rules rows of the table are masked, here or on the way here.
+MASKED = "masked"
 
 
 def encode_attrs(attrs: Mapping[str, str | None]) -> str | None:

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 Op = Literal["I", "U", "D", "R", "-"]
 Format = Literal["urlenc", "json", "sql", ""]
@@ -62,16 +62,27 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class PassedOn:
+    """What a branch does with events that are not to go on just as they are: those of tables in
+    `plain` do, those of `masked` (their `TableMap`) go on masked, and those of any other table stop
+    the batch."""
+
+    plain: frozenset[str]
+    masked: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class EventRange:
     """Where events are read: a table of the provider, conditions of slices, the subscription, the
     time of the last tick as a clock on the wall shows it there, empty where there is none, and the
-    number of that tick."""
+    number of that tick. `passing` is None where all events go on as they are, or none does."""
 
     events: str
     slices: tuple[str, ...]
     owner: int
     time: str = field(default="", compare=False)
     tick: int | None = field(default=None, compare=False)
+    passing: PassedOn | None = None
 
 
 @lru_cache(maxsize=4096)

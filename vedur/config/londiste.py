@@ -280,6 +280,13 @@ class LondisteSettings:
         _VEDUR,
         ours=True,
     )
+    unknown_tables: str = declare(
+        kinds.choice("pass-on", "stop"),
+        "pass-on",
+        "branch: an event of a table that is not registered here: pass it on, or stop",
+        _VEDUR,
+        ours=True,
+    )
     max_connections_per_node: int = declare(
         kinds.integer(1),
         8,

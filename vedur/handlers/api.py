@@ -19,6 +19,7 @@ cannot be declared: it gets many rows at a time, as an Arrow record batch, in ta
 | `scope` | driver | after that; cheap and pure, its answer is kept |
 | `root_problem` | driver | on the root, in `add-table` |
 | `branch_problem` | driver | on a branch, in `add-table` and in each round of its worker |
+| `publishes` | driver | with `branch_problem`, and with `scope` |
 | `check` | driver | in `add-table`, before a first copy is planned, before changes are staged |
 | `modules`, `settings` | driver | as `scope`, for handlers with `rows` |
 | `check_columns` | tasks | once for each set of columns that changes have in a task |
@@ -192,14 +193,27 @@ class Handler:
         return "it is for nodes that copy a table: on the root rows are written by its users"
 
     def branch_problem(self) -> str:
-        """Return why this cannot be on a branch, which passes all events on as they are; empty
-        where it can."""
-        if not self.changes_rows():
+        """Return why this cannot be on a branch, which passes all events on as they are, or as
+        `publishes` says; empty where it can."""
+        if not self.changes_rows() or self.publishes():
             return ""
         return (
             "a branch passes all events on as they are, so its queue would hold the rows as they "
             "were before; give it to the leaves below"
         )
+
+    def publishes(self) -> bool:
+        """Say whether a branch passes on what `rows` makes of events, and nothing else of them.
+
+        It is for `rows` that keep every row and name what they rewrite (`Scope.rewrites`, no
+        `Scope.filters`). On a branch `rows` is then called in the tasks that read the provider, for
+        each event of the table before anything of it is written there: for the events that go on,
+        and once more for the changes of the branch's own table. Nodes below get and copy rows as
+        they are then, and must not have a handler that rewrites them again. What the rows are made
+        of is told to them as a fingerprint of `settings`, so that rows made by other rules are
+        never mixed.
+        """
+        return False
 
     def check_columns(self, names: Sequence[str]) -> None:
         """Raise StateError where a change with a whole row of these columns cannot be served, for

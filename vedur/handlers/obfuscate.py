@@ -157,6 +157,10 @@ class Obfuscate(Handler):
                 f'of type "{kind}" can be equal and have different texts: keep it'
             )
 
+    def publishes(self) -> bool:
+        """Say that a branch passes masked events on: every row stays a row."""
+        return True
+
     def settings(self) -> str:
         """Return the key, and the rules of this table alone."""
         return repr((self._key, json.dumps(self._written, sort_keys=True), _VERSION))

@@ -50,6 +50,8 @@ from vedur.tables.row_function import RowFunction
 from vedur.threads import current_job
 
 GROUP = "vedur.handlers"
+#: What the rules begin with by which rows are masked; no condition over columns does.
+MASKED_BY = "masked by "
 
 _Values = tuple[tuple[str, str], ...]
 #: The source of modules, as it was when they were loaded, by their names.
@@ -92,6 +94,18 @@ class Handled:
     rows: RowFunction | None = None
     calls: EventFunction | None = None
     mark: str = ""  # of what the rows here depend on, where that is more than the provider's
+
+    @property
+    def publishes(self) -> bool:
+        """Does a branch pass on what its function makes of rows?"""
+        return self.rows is not None and self.handler.publishes()
+
+    @property
+    def mask(self) -> str:
+        """By which rules it masks rows, as nodes below are told; empty where a branch does not pass
+        on what it makes of them."""
+        name = self.stored.partition("(")[0]
+        return f"{MASKED_BY}{name} {self.mark}" if self.publishes else ""
 
     @property
     def plain(self) -> bool:
@@ -168,6 +182,7 @@ class Registry:
         scope = handler.scope(facts, dict(listed))
         rows = self._row_function(stored, handler, scope)
         calls = _event_function(stored, handler, scope, listed)
+        _require_publishable(stored, handler, scope)
         if calls is not None and not scope.uncomparable:
             scope = replace(scope, uncomparable=_OWN_STATEMENTS)
         told = [] if rows is None else [handler.settings()]
@@ -188,6 +203,20 @@ class Registry:
             scope.filters,
             scope.mends,
             scope.by_column,
+        )
+
+
+def _require_publishable(stored: str, handler: Handler, scope: Scope) -> None:
+    """Raise where a branch could not pass on what a handler makes of rows, and it says that it
+    does."""
+    if not handler.changes_rows() or not handler.publishes():
+        return
+    unknown = scope.rewrites is None or scope.rewrites is NO_COLUMN
+    if unknown or scope.filters or scope.partitions or scope.passes_on:
+        raise UsageError(
+            f'handler "{stored}" says that a branch passes on what it makes of rows (publishes): '
+            "then its scope must say which columns it rewrites, and it can neither leave rows out "
+            "nor spread them over partitions"
         )
 
 
@@ -528,13 +557,17 @@ def handler_problem(table: RegisteredTable) -> str | None:
     return None
 
 
-def require_handlers(tables: Iterable[RegisteredTable], *, passes_on: bool = False) -> None:
+def require_handlers(
+    tables: Iterable[RegisteredTable], *, passes_on: bool = False, merges: bool = False
+) -> None:
     """Raise `StateError` for the first table whose handler cannot be served; `passes_on`: by a node
-    that passes events on."""
+    that passes events on, `merges`: into a combined queue."""
     for table in tables:
         handled = resolve(table)
         if passes_on and handled is not None:
             refusal = branch_refusal(handled.stored, handled.handler)
+            if merges and not refusal and handled.publishes:
+                refusal = f'handler "{handled.stored}" cannot be on a part of a combined queue'
             if refusal:
                 raise StateError(f'table "{table.table_name}": {refusal}')
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from vedur.catalog.copy_source import NEAREST
 from vedur.catalog.parts import forget_loaded_before
-from vedur.catalog.passed import asked_for
+from vedur.catalog.passed import asked_for, masks_of
 from vedur.catalog.tables import (
     TableSet,
     all_relations,
@@ -27,6 +27,7 @@ from vedur.change.attrs import (
     COPY_CONDITION,
     COPY_NODE,
     HANDLER,
+    MASKED,
     MAX_PARALLEL_COPY,
     MERGE,
     ON_ERROR,
@@ -66,6 +67,7 @@ from vedur.ops.fitness import (
     why_not,
 )
 from vedur.ops.handlers import all_words, handler_mark, plan_handler, require_handler_fit
+from vedur.ops.masks import begin_masking, mask_of, read_masks, require_masking
 from vedur.ops.passed import require_children, require_keyed, require_passed
 from vedur.ops.session import Session, choose, is_glob, meant, sync_tables
 from vedur.ops.wait_sync import wait_sync
@@ -119,6 +121,8 @@ class AddTable:
     force: bool = False
     copy_node: str | None = None
     find_copy_node: bool = False
+    #: By which rules the provider passes tables on masked: read from it, and not asked for.
+    masks: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
         """Raise for combinations that cannot be meant."""
@@ -199,6 +203,7 @@ class AddTable:
             columns=self.column_list,
             handler=self.stored_handler,
             part=self.part_of(queue),
+            masked=self.masks.get(table),
         )
         return plain if handled is None else apply_handler(plain, handled)
 
@@ -280,6 +285,7 @@ def add_table(session: Session, options: AddTable) -> None:
     log_contract_call(exec_query, session.db, "pgq_node.get_queue_locations", session.queue)
     log_contract_call(command, session.db, "pgq_node.get_node_info", session.queue)
     provider = session.provider(info)
+    options = replace(options, masks=read_masks(session, info))
     nodes = CopyNodes(session, info, options.copy_from, force=options.force)
     tables = _choose(session, info, provider, nodes, options)
     handled = {table: plan_handler(session, info, options, table) for table in tables}
@@ -313,11 +319,13 @@ def _require_events(
     """Raise where a node would not get events that it needs: this one, or one below a branch."""
     asked = {
         table: asked_for(options.copy_condition, made, options.column_list)
+        | (masks_of(options.masks.get(table)) if made is None or made.rows is None else frozenset())
         for table, made in handled.items()
         if made is None or made.scope.applies
     }
     require_passed(session, info, asked)
     for table, made in handled.items():
+        require_masking(session, info, made)
         require_children(session, info, table, made)
 
 
@@ -468,7 +476,10 @@ def _add_one(
         require_keyed(db, table, options.place(table), handled)
         args = options.args(session.settings.event_format, info.is_root)
         words = all_words(handled, args, dict(chosen or ()), info.is_root)
-        attrs = encode_attrs({**options.attrs(), **handler_mark(handled)})
+        masked = mask_of(info, handled) or options.masks.get(table)
+        marks = {**handler_mark(handled), **({MASKED: masked} if masked else {})}
+        attrs = encode_attrs({**options.attrs(), **marks})
+        begin_masking(session, info, table, masked)
         if waits_behind(info):
             take_to_branch(db, info, table, words, attrs, dest)
         local_add_table(db, session.queue, table, words, attrs, dest)

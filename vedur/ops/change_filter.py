@@ -9,7 +9,7 @@ import logging
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from vedur.catalog.passed import asked_for
+from vedur.catalog.passed import asked_for, masks_of
 from vedur.catalog.tables import TableInfo, change_table_attr
 from vedur.change.attrs import COPY_CONDITION
 from vedur.db import Database
@@ -90,7 +90,7 @@ def change_filter(
     if (table.copy_condition or None) == options.where:
         log.info("%s: has this condition already", table.dest_table)
         return None
-    asked = asked_for(options.where, handled, table.columns)
+    asked = asked_for(options.where, handled, table.columns) | masks_of(table.mask)
     require_passed(session, info, {table.table_name: asked})
     source = find_source(session, info, table, options.where)
     _require(session, info, table, source, options)

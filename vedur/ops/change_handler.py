@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from vedur.catalog.passed import asked_for
+from vedur.catalog.passed import asked_for, masks_of
 from vedur.catalog.quarantine import forget_values
 from vedur.catalog.rejoin import end_rejoin
 from vedur.catalog.tables import (
@@ -28,8 +28,9 @@ from vedur.catalog.tables import (
     hold_ready,
     local_set_table_state,
     sharing,
+    without_handler,
 )
-from vedur.change.attrs import HANDLER, HANDLER_MARK, encode_attrs
+from vedur.change.attrs import HANDLER, HANDLER_MARK
 from vedur.db import Database
 from vedur.errors import StateError, UsageError
 from vedur.handlers.builtin import DEFAULT_HANDLER
@@ -128,11 +129,12 @@ def change_handler(
     attrs = {**table.attrs, HANDLER: stored}
     handled = read_handled(session.db, info, name, attrs)
     assert handled is not None
+    _require_no_masks(info, table, handled)
     same_mark = (table.attrs.get(HANDLER_MARK) or "") == handled.mark
     if same_mark and (table.attrs.get(HANDLER) or DEFAULT_HANDLER) == stored:
         log.info("%s: has this handler already", name)
         return
-    wanted = apply_handler(_without_handler(table), handled)
+    wanted = apply_handler(without_handler(table).mapping, handled)
     old = _mapping(table)
     _require_passing(session, info, table, old, handled)
     _require_same_place(table, old, wanted)
@@ -161,6 +163,19 @@ def change_handler(
         wake_worker(session.provider(info), session.queue)
 
 
+def _require_no_masks(info: NodeInfo, table: TableInfo, handled: Handled) -> None:
+    """Raise where events of a table that are in the queue of a branch would have been passed on by
+    other rules than those that follow."""
+    if not info.is_branch or not (table.masks or handled.publishes):
+        return
+    raise StateError(
+        f'"{table.table_name}" cannot get this handler on a branch while it is replicated: its '
+        "events in the queue of the branch, and rows of nodes below, would be masked in part, or "
+        "by two rules; nothing is changed: remove-table it here and below, and add-table it with "
+        "the other handler when the queue of this branch has no event of it any more"
+    )
+
+
 def _require_passing(
     session: Session, info: NodeInfo, table: TableInfo, old: TableMap | None, handled: Handled
 ) -> None:
@@ -168,6 +183,8 @@ def _require_passing(
     name = table.table_name
     if handled.scope.applies:
         asked = asked_for(table.copy_condition, handled, table.columns)
+        if handled.rows is None:
+            asked |= masks_of(table.mask)
         require_passed(session, info, {name: asked})
     if old is None and handled.scope.passes_on:
         raise StateError(
@@ -219,12 +236,6 @@ def _move(
         max_wait=options.max_wait,
     )
     move_rows(session, info, source, move, spark)
-
-
-def _without_handler(table: TableInfo) -> TableMap:
-    gone = (HANDLER, HANDLER_MARK)
-    attrs = {key: value for key, value in table.attrs.items() if key not in gone}
-    return replace(table, table_attrs=encode_attrs(attrs)).mapping
 
 
 def _mapping(table: TableInfo) -> TableMap | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from vedur.catalog.copy_source import NEAREST
 from vedur.catalog.quarantine import count_quarantined
-from vedur.catalog.tables import TableInfo, get_table_list, is_in_sync, sharing
+from vedur.catalog.tables import TableInfo, get_table_list, is_in_sync, other_mask, sharing
 from vedur.errors import StateError, UsageError
 from vedur.handlers.registry import handler_problem, require_handlers, stored_handler
 from vedur.node.endpoint import Endpoint
@@ -206,6 +206,11 @@ def plan_pair(session: Session, nodes: Nodes, table: TableInfo, where: str | Non
     provider = session.open(nodes.provider, "provider_db")
     there = get_table_list(provider, session.queue).find(table.table_name)
     mapping = table.mapping_from(there)
+    if there is not None and (other := other_mask(there, mapping)):
+        raise StateError(
+            f'table "{table.table_name}" cannot be put beside that of its provider, which has '
+            f"{other}"
+        )
     if mapping.rows is None:
         return make_pair(provider, session.db, mapping, shared=bool(others), where=where)
     if where is not None:

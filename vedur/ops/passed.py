@@ -6,11 +6,13 @@ reasons, told to the operator in time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from vedur.catalog.passed import (
     conditions_of,
     explain,
+    explain_clear,
+    is_mask,
     require_key,
     rule_of,
     unserved,
@@ -18,10 +20,11 @@ from vedur.catalog.passed import (
 from vedur.catalog.tables import TableInfo, get_table_list
 from vedur.db import Database
 from vedur.errors import DatabaseError, StateError, UsageError
-from vedur.handlers.registry import Handled
+from vedur.handlers.registry import MASKED_BY, Handled
 from vedur.log import mask
 from vedur.names import parse_name
 from vedur.node.info import NodeInfo, NodeType, get_node_info, get_subscriber_info
+from vedur.ops.masks import mask_of
 from vedur.ops.session import Session
 from vedur.queue.passed import PassedPart, read_passed_parts
 from vedur.queue.publish import can_publish
@@ -55,8 +58,10 @@ def require_keyed(db: Database, name: str, dest: str, handled: Handled | None) -
 
 def require_children(session: Session, info: NodeInfo, name: str, handled: Handled | None) -> None:
     """Raise where this branch is to pass on a part of a table of which a node below has more, or
-    where its database has not the functions for it."""
-    if handled is None or not handled.scope.passes_on:
+    masked rows of one that a node below has as they are, or where its database has not the
+    functions for it."""
+    asked = (handled.scope.passes_on or mask_of(info, handled)) if handled is not None else None
+    if not asked:
         return
     if not can_publish(session.db):
         raise StateError(
@@ -79,7 +84,7 @@ def require_children(session: Session, info: NodeInfo, name: str, handled: Handl
         _require_told_on(db, session.queue)
         table = below.local.find(name)
         if table is not None:
-            _require_part(table, handled.scope.passes_on, child.node_name)
+            _require_part(table, asked, child.node_name)
 
 
 def _require_told_on(child: Database, queue: str) -> None:
@@ -94,6 +99,12 @@ def _require_told_on(child: Database, queue: str) -> None:
 
 
 def _require_part(table: TableInfo, condition: str, node: str) -> None:
+    if condition.startswith(MASKED_BY) and table.mask != condition:
+        raise StateError(
+            f'node "{node}" reads from this one and has table "{table.table_name}" already, whose '
+            f"rows are not {condition}: nothing is changed; remove-table it there first, or let "
+            "the node read from another one"
+        )
     if table.mapping.applies and condition not in conditions_of(table):
         raise StateError(
             f'node "{node}" reads from this one and has table "{table.table_name}" with other rows '
@@ -121,9 +132,10 @@ def require_provider_serves(
     """Raise where a node that stands at a tick cannot read from another one because this passes on
     only a part of a table that it, or a node below it, may have whole."""
     parts = read_passed_parts(provider, queue, tick)
+    tables = get_table_list(db, queue)
+    _require_masks(db, info, tables, parts, queue, name)
     if not parts:
         return
-    tables = get_table_list(db, queue)
     for _, part in unserved(tables, parts):
         raise explain(part, name, f'node "{info.node_name}" has other rows, too')
     if info.node_type is not NodeType.BRANCH:
@@ -134,6 +146,29 @@ def require_provider_serves(
         if (part.table, part.condition) not in have:
             why = f'nodes below "{info.node_name}" may have other rows, too'
             raise explain(part, name, why)
+
+
+def _require_masks(
+    db: Database,
+    info: NodeInfo,
+    tables: Iterable[TableInfo],
+    parts: Collection[PassedPart],
+    queue: str,
+    name: str,
+) -> None:
+    """Raise where rows that came masked to a node, or go on masked from it, would come from another
+    node as they are."""
+    going_on = {(part.table, part.condition) for part in parts if part.until is None}
+    for table in tables:
+        if table.mask and not table.masks and (table.table_name, table.mask) not in going_on:
+            raise explain_clear(table.table_name, table.mask, name)
+    if info.node_type is not NodeType.BRANCH:
+        return
+    own = {table.table_name for table in tables if table.masks}
+    for part in read_passed_parts(db, queue, 0):
+        here = (part.table, part.condition)
+        if is_mask(part) and part.until is None and part.table not in own and here not in going_on:
+            raise explain_clear(part.table, part.condition, name)
 
 
 def _passed_here(db: Database, queue: str, tick: int) -> list[PassedPart]:

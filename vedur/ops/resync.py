@@ -85,6 +85,13 @@ def _read_mark(session: Session, info: NodeInfo, table: TableInfo) -> str | None
     handled = read_handled(session.db, info, table.table_name, table.attrs)
     mark = (handled.mark if handled is not None else None) or None
     if mark != (table.attrs.get(HANDLER_MARK) or None):
+        if table.masks:
+            raise StateError(
+                f'the rules by which "{table.table_name}" is masked have changed, and events and '
+                "rows of nodes below are masked by the old ones: nothing is changed; put the rules "
+                "back, or remove-table it here and below, and add-table it when the queue of this "
+                "branch has no event of it any more"
+            )
         require_emptied(table)
     return mark
 

@@ -55,6 +55,7 @@ class Passed:
     watermark: int | None  # of the node itself, as it stands
     rules: Sequence[LeftOut] = ()  # which of the events this node leaves out
     above: Sequence[PassedPart] = ()  # which of them are missing already
+    masks: Sequence[PassedPart] = ()  # of which tables they go on masked by this node
 
 
 def read_tick_rows(provider: Database, queue: str, first: int, last: int) -> list[TickRow]:

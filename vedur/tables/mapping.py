@@ -89,6 +89,9 @@ class TableMap:
     `shared`: rows of other tables are in the same table here, and `condition` tells which are its
     own; it leaves the others alone. `part` tells them by a column instead, whatever `condition` is.
 
+    `masked`: rows come from the provider masked, and by which rules; None where they come as the
+    root has them.
+
     One map leads to one local table, and a batch has one map of a `name`. Tables that share a local
     table are several maps with one `dest`.
     """
@@ -108,6 +111,7 @@ class TableMap:
     partitions: Partitions | None = None
     shared: bool = False
     part: PartColumn | None = None
+    masked: str | None = None
     # No part of what was staged for a table: it stays good when these change.
     uncomparable: str = field(default="", compare=False)
     unrepairable: str = field(default="", compare=False)

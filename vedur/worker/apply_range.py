@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from vedur.change.event import Event, EventRange
+from vedur.change.event import Event, EventRange, PassedOn
 from vedur.change.quarantine import Quarantine
 from vedur.db import Database, set_replication_role
 from vedur.failpoint import reach
@@ -243,6 +243,7 @@ class Ahead(Generic[S]):
     last: Tick
     requested: int  # the size for which the queue makes it a batch
     tables: tuple[TableMap, ...]
+    passing: PassedOn | None
     slot: int
     future: Future[S]
 
@@ -281,11 +282,11 @@ class StageAhead(Generic[S]):
             self._side = Endpoint(self.target_connstr).open("db")
             self._side.without_timeouts()
         future = self._pool.submit(self.applier.stage, self._side, source, tables, slot)
-        self._ahead = Ahead(ticks[0], end, requested, tables, slot, future)
+        self._ahead = Ahead(ticks[0], end, requested, tables, source.passing, slot, future)
         reach("ahead.begun")
 
     def take(
-        self, ticks: Sequence[Tick], tables: tuple[TableMap, ...]
+        self, ticks: Sequence[Tick], tables: tuple[TableMap, ...], passing: PassedOn | None = None
     ) -> tuple[S, Tick] | tuple[None, None]:
         """Wait for what is staged; it and its last tick, if the batch of `ticks` begins with it."""
         ahead, self._ahead = self._ahead, None
@@ -298,7 +299,8 @@ class StageAhead(Generic[S]):
             return None, None
         reach("ahead.taken")
         fits = ahead.first.id == ticks[0].id and ahead.last.id <= ticks[-1].id
-        return (staged, ahead.last) if fits and ahead.tables == tables else (None, None)
+        same = (ahead.tables, ahead.passing) == (tables, passing)
+        return (staged, ahead.last) if fits and same else (None, None)
 
     def advance(self) -> None:
         """Make the slot that is staged ahead the current one: its batch comes next."""

@@ -20,18 +20,25 @@ thread into the other slot (`StageAhead`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Generic
 
 from vedur.catalog import TableInfo
-from vedur.catalog.passed import explain, own_rules, require_served
+from vedur.catalog.passed import (
+    explain,
+    is_mask,
+    own_masks,
+    own_rules,
+    require_masked,
+    require_served,
+)
 from vedur.catalog.tables import change_table_state, is_in_sync
-from vedur.change.attrs import same_but_policy
-from vedur.change.event import Event, EventRange
+from vedur.change.attrs import MASKED, decode_attrs, same_but_policy
+from vedur.change.event import Event, EventRange, PassedOn
 from vedur.change.quarantine import Policy, Quarantine
 from vedur.change.snapshot import Snapshot
-from vedur.db import Database
+from vedur.db import Database, Row
 from vedur.errors import InternalError, LostPosition, StaleStage, StateError
 from vedur.failpoint import reach
 from vedur.node import WorkerState, get_worker_state
@@ -150,6 +157,8 @@ class BatchRun(AppliedRange[S]):
     _later: list[Tick] = field(default_factory=list)  # its last tick and those behind it
     _tick_rows: list[TickRow] = field(default_factory=list)  # of the batch, for a branch
     _above: list[PassedPart] = field(default_factory=list)  # what the provider has not all of
+    _masks: list[PassedPart] = field(default_factory=list)  # what this branch masks
+    _passing: PassedOn | None = None  # which events do not go on just as they are
     _outlook: Outlook = field(default_factory=Outlook)
     _quarantine: BatchQuarantine | None = None
     _state: WorkerState | None = None  # the node, once its position is locked
@@ -197,6 +206,7 @@ class BatchRun(AppliedRange[S]):
         if self.runner.own_queue is not None and self.runner.own_queue.has_ticks:
             self._tick_rows = read_tick_rows(self.provider, self.queue, batch.prev_tick, batch.tick)
         self._require_all_events()
+        self._plan_passing()
         self._outlook = self.runner.quarantine.read_outlook(self.db, inside)
         self.tables = self._outlook.mark(replicas(self.known))
         self.stats = {"count": 0}
@@ -206,14 +216,55 @@ class BatchRun(AppliedRange[S]):
         now, when the whole batch is there: what it says of earlier events does not become less."""
         start, provider = self.batch.prev_tick, self.node.provider_node
         self._above = read_passed_parts(self.provider, self.queue, start)
-        require_served((t for t in self.known if t.ready), self._above, provider)
+        ready = [t for t in self.known if t.ready]
+        require_served(ready, self._above, provider)
+        require_masked(ready, self._above, provider, self.batch.tick)
         if self._above and self.runner.own_queue is not None and self.runner.own_queue.needs_all:
             raise explain(self._above[0], provider, "the combined queue needs all")
+
+    def _plan_passing(self) -> None:
+        """Find out which events a branch does not pass on just as they are: of all tables that it
+        masks, whatever their state, and of those that it does not have."""
+        branch = self.runner.own_queue
+        if not isinstance(branch, BranchQueue):
+            return
+        masked = own_masks(self.known)
+        if masked and not branch.stops_at_unknown:
+            raise StateError(
+                f'this branch masks table "{masked[0].table_name}" for nodes below, so its ini '
+                "must say unknown_tables = stop: events of a table that it does not have would go "
+                "on as they are; nothing is applied"
+            )
+        self._masks = [PassedPart(t.table_name, t.mask or "") for t in masked]
+        self._passing = None
+        if branch.stops_at_unknown:
+            names = {t.table_name for t in self.known if t.local}
+            plain = frozenset(names - {t.table_name for t in masked})
+            self._passing = PassedOn(plain, tuple(t.mapping for t in masked))
+            self._masks += self._old_masks(names)
+
+    def _old_masks(self, names: Collection[str]) -> list[PassedPart]:
+        """Read which tables were passed on masked and are not registered any more: no event of
+        them goes on, so what nodes below were told of them still holds. Raises where events of one
+        would go on as they are now, although nobody has added it anew."""
+        known = {(part.table, part.condition) for part in (*self._above, *self._masks)}
+        own = read_passed_parts(self.db, self.queue, self.batch.prev_tick)
+        old = [part for part in own if is_mask(part) and part.until is None]
+        old = [part for part in old if (part.table, part.condition) not in known]
+        for part in old:
+            if part.table in names:
+                raise StateError(
+                    f'table "{part.table}" was passed on {part.condition}, and would be no more: '
+                    "its handler is gone, or another; nothing is applied: give it back, or "
+                    "remove-table it here, and add-table it when no event of it is in the queue of "
+                    "this branch any more"
+                )
+        return old
 
     def stage(self) -> S | None:
         """Take what is staged ahead, completed where it is short, or stage now; then look ahead."""
         ahead, ticks = self.runner.ahead, self._ticks
-        staged, last = ahead.take(ticks, self.tables)
+        staged, last = ahead.take(ticks, self.tables, self._passing)
         if staged is not None and last is not None:
             if last.id != ticks[-1].id:
                 rest = self._cut([t for t in ticks if t.id >= last.id])
@@ -235,7 +286,8 @@ class BatchRun(AppliedRange[S]):
         late = late_events(self.provider, self.subscription, ticks)
         estimate = ticks[-1].event_seq - ticks[0].event_seq + late
         count = slice_count(estimate, self.runner.parallel, self.runner.connections)
-        return event_range(self.provider, self.subscription, ticks, count, late=late)
+        source = event_range(self.provider, self.subscription, ticks, count, late=late)
+        return replace(source, passing=self._passing)
 
     def _any_event(self, source: EventRange) -> bool:
         text = query("worker", "any_event").format(events=source.events, slice=source.slices[0])
@@ -309,6 +361,7 @@ class BatchRun(AppliedRange[S]):
         """
         rows = self.db.query(query("worker", "table_attrs"), [self.queue])
         now = {r.table_name: r for r in rows}
+        self._require_same_masks(now)
         for table in self.known:
             found = now.get(table.table_name)
             if table.ready and (found is None or not is_in_sync(found.merge_state)):
@@ -326,6 +379,14 @@ class BatchRun(AppliedRange[S]):
                     f'the copy of table "{table.table_name}" meets the worker at an earlier tick: '
                     "changes are staged again"
                 )
+
+    def _require_same_masks(self, now: Mapping[str, Row]) -> None:
+        """Raise where a table came meanwhile whose events are to go on masked, or went on so."""
+        known = {t.table_name for t in self.known if t.local}
+        old = {part.table for part in self._masks}
+        for name, row in now.items():
+            if name not in known and (name in old or decode_attrs(row.table_attrs).get(MASKED)):
+                raise StaleStage(f'table "{name}" was added meanwhile: its events are staged again')
 
     def _require_nothing_left(self) -> None:
         """Raise where a table began to be copied anew before this batch had locked it: the events
@@ -378,7 +439,8 @@ class BatchRun(AppliedRange[S]):
         slot, ticks = self.runner.ahead.slot, self._tick_rows
         rules = own_rules(self.known) if own_queue.has_ticks else []
         watermark = state.global_watermark
-        batch = Passed(slot, slices, events, ticks, end, watermark, rules, self._above)
+        above, masks = self._above, self._masks
+        batch = Passed(slot, slices, events, ticks, end, watermark, rules, above, masks)
         own_queue.publish(self.db, batch)
 
     def set_position(self) -> None:

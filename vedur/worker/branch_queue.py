@@ -22,6 +22,7 @@ class BranchQueue:
     needs_all: ClassVar[bool] = False  # it tells nodes below of what the provider has left out
 
     queue: str
+    stops_at_unknown: bool = False  # events of tables that are not registered here
     tick_by_tick: bool = False  # upstream copies tables from here: each batch is one tick
     sync_watermark: bool = False  # nodes below hear of another watermark than the root's
     root_watermark: int | None = None  # the root's own, where it is not passed on
@@ -30,7 +31,8 @@ class BranchQueue:
         """Write the events and ticks of a batch into the queue, in its transaction. Events that the
         rules of this node leave out are not written, and those that are missing already, as the
         node above says, stay missing; both are noted."""
-        parts = {*batch.above, *(PassedPart(rule.table, rule.condition) for rule in batch.rules)}
+        own = (PassedPart(rule.table, rule.condition) for rule in batch.rules)
+        parts = {*batch.above, *own, *batch.masks}
         note_passed_parts(db, self.queue, batch.ticks[0].id, parts)
         events = batch.events
         if batch.rules and events:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from vedur.config import LondisteSettings
 from vedur.db import Database
 from vedur.node import NodeType, WorkerState
 from vedur.queue.publish import Passed
@@ -38,10 +39,10 @@ class OwnQueue(Protocol):
         the batch."""
 
 
-def choose_own_queue(queue: str, state: WorkerState) -> OwnQueue | None:
+def choose_own_queue(queue: str, state: WorkerState, settings: LondisteSettings) -> OwnQueue | None:
     """Choose what batches of a node are passed on to; None where it passes nothing on. Pure."""
     if not state.passes_on:
         return None
     if state.node_type is NodeType.BRANCH:
-        return BranchQueue(queue)
+        return BranchQueue(queue, stops_at_unknown=settings.unknown_tables == "stop")
     return CombinedQueue(queue)

@@ -22,7 +22,7 @@ from vedur.ops.repair import RepairOptions
 GRAMMAR = Grammar("londiste3", "words", COMMANDS)
 #: What each command makes of its options, its arguments, and options that no field is named after.
 FILLED = [
-    ("add-table", AddTable, {"tables"}, {"where"}),
+    ("add-table", AddTable, {"tables", "masks"}, {"where"}),
     ("change-filter", ChangeFilter, {"table"}, {"json"}),
     ("compare", CompareOptions, {"tables"}, {"json"}),
     ("repair", RepairOptions, {"tables"}, {"json"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from vedur.config import LondisteSettings
 from vedur.errors import StateError
 from vedur.node import NodeType, WorkerState
 from vedur.worker.branch_queue import BranchQueue
@@ -67,8 +68,13 @@ def test_no_type_of_node_is_without_a_role_of_its_own(node_type: NodeType) -> No
 
 
 def test_a_branch_and_a_part_pass_their_batches_on_and_others_nothing() -> None:
-    assert choose_own_queue("q", node(NodeType.BRANCH)) == BranchQueue("q")
-    assert choose_own_queue("q", node(NodeType.LEAF, "all", "root")) == CombinedQueue("q")
+    settings = LondisteSettings(db="", queue_name="q")
+    part = node(NodeType.LEAF, "all", "root")
+    assert choose_own_queue("q", node(NodeType.BRANCH), settings) == BranchQueue("q")
+    assert choose_own_queue("q", part, settings) == CombinedQueue("q")
+    strict = LondisteSettings(db="", queue_name="q", unknown_tables="stop")
+    stops = BranchQueue("q", stops_at_unknown=True)
+    assert choose_own_queue("q", node(NodeType.BRANCH), strict) == stops
     for node_type in NodeType:
         state = node(node_type)
-        assert (choose_own_queue("q", state) is not None) is state.passes_on
+        assert (choose_own_queue("q", state, settings) is not None) is state.passes_on

@@ -39,8 +39,11 @@ _WHERE = """## Where they hold
 | partitions by time (`daily_event`) | to the table itself | yes | refused: the rows are a history |
 
 On a branch, handlers decide about its own tables; its queue has all events as they are. So a
-handler that changes rows is refused there, because the branch would pass the clear rows on. It is
-refused on the root, too; `encoding` is one of them. `shard` and `part` on a branch of Londiste's
+handler that changes rows is refused there, because the branch would pass the clear rows on;
+`encoding` is one of them. `obfuscate` is none: with it a branch passes on masked rows and nothing
+else of them, and needs `unknown_tables = stop` in its ini ([mask at a
+branch](../how-to/mask-personal-data.md#mask-at-a-branch)); so does a handler of your own that says
+so (`publishes`). On the root all of these are refused. `shard` and `part` on a branch of Londiste's
 pass on the events of its own shard only; here they are refused unless `pass_on` says what is meant:
 `all` passes on the events of all shards, `own` those of its own one, for which the hash must be of
 columns of the key. Nodes below have the same handler in either case; with `own` one that has not

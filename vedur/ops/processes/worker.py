@@ -196,7 +196,7 @@ class WorkerProcess:
         share = share_of(parallelism(spark), self.beside.queues if self.beside else 1)
         parallel = share.replay
         self._allow_copies(spark, share)
-        own_queue = choose_own_queue(settings.queue_name, state)
+        own_queue = choose_own_queue(settings.queue_name, state, settings)
         return BatchRunner(
             make_replay(
                 spark,

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from vedur.catalog.passed import is_mask
 from vedur.db import Database, command
 from vedur.errors import ConnectError, DatabaseError, StateError, VedurError
 from vedur.failpoint import reach
@@ -231,9 +232,10 @@ def _require_whole_source(session: Session, view: SetView, plan: Failover) -> No
         return
     at = view.members[plan.new].tick or 0
     for part in read_passed_parts(view.databases[plan.source], session.queue, at):
+        what = part.condition if is_mask(part) else f"of rows where {part.condition}"
         raise StateError(
             f'"{plan.source}" has the newest tick {plan.tick}, and of table "{part.table}" it '
-            f'passes on only events of rows where {part.condition}: "{plan.new}", at tick {at}, '
+            f'passes on only events {what}: "{plan.new}", at tick {at}, '
             "cannot catch up from it, and nothing is promoted; to go on without what it alone has, "
             f"run the command with --dead={plan.source}, too, and create that node anew afterwards"
         )

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from vedur.change.event import EventRange
+from vedur.change.event import EventRange, PassedOn
 from vedur.change.quarantine import Quarantine, is_about_event
 from vedur.change.snapshot import Snapshot
 from vedur.config import LondisteSettings
@@ -24,6 +24,7 @@ from vedur.names import parse_name
 from vedur.pipeline.replay.commit import Commit, Handler, Result, refusal
 from vedur.pipeline.replay.fast_path.columns import LEAST_RUN
 from vedur.pipeline.replay.forward import RawEvents, RawStages
+from vedur.pipeline.replay.masked import MaskedTables
 from vedur.pipeline.replay.staged import Staged, check, combined, fit_together
 from vedur.pipeline.replay.staging_tables import (
     clear_stages,
@@ -114,6 +115,7 @@ class SparkReplay:
     _plans: dict[int, KeptPlans] = field(
         default_factory=lambda: {0: KeptPlans(), 1: KeptPlans()}, repr=False
     )
+    _masked: dict[tuple[Any, ...], dict[str, TableSpec]] = field(default_factory=dict)
     _raw: RawStages = field(init=False)
 
     def __post_init__(self) -> None:
@@ -139,6 +141,7 @@ class SparkReplay:
         has, and is forgotten with it.
         """
         self._specs = {0: {}, 1: {}}
+        self._masked = {}
         self._raw.forget()
 
     def specs(self, db: Database, wanted: Iterable[TableMap], slot: int) -> dict[str, TableSpec]:
@@ -334,6 +337,9 @@ class SparkReplay:
         db: Database | None = None,
     ) -> Staged:
         """Run the tasks; with `db`, in autocommit mode, one that stays may do it."""
+        passing = None
+        if db is not None and form.raw_stage is not None and events.passing is not None:
+            passing = self._masked_tables(db, events.passing)
         task = StageTask(
             provider=self.provider,
             target=self.target,
@@ -348,6 +354,7 @@ class SparkReplay:
             least_run=self.least_run,
             keep_links=self.keep_links,
             raw_stage=form.raw_stage,
+            passing=passing,
         )
         staged = Staged(self.queue, slot, log_from=form.log_from)
         for summary in self._run_tasks(db, task, events.slices):
@@ -362,6 +369,15 @@ class SparkReplay:
             if table.logged:
                 self._fill(log_name(self.queue, slot), slot, table.logged)
         return staged
+
+    def _masked_tables(self, db: Database, passing: PassedOn) -> MaskedTables:
+        """Return by which the tasks of a branch that masks sort events: masked tables as they are
+        here now, whatever their state is."""
+        maps = passing.masked
+        known = self._masked.get(maps)
+        if known is None:
+            known = self._masked[maps] = self._load(db, maps) if maps else {}
+        return MaskedTables(passing.plain, known)
 
     def _run_tasks(
         self, db: Database | None, task: StageTask, slices: Sequence[str]

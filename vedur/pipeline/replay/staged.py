@@ -182,6 +182,7 @@ def combined(first: Staged, second: Staged) -> Staged:
             first.source.owner,
             second.source.time,
             second.source.tick,
+            second.source.passing,
         ),
         specs={**first.specs, **second.specs},
     )

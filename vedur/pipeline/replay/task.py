@@ -25,6 +25,7 @@ from vedur.pipeline.replay.collapse import Collapser, TableBuffer
 from vedur.pipeline.replay.fast_path.columns import LEAST_RUN
 from vedur.pipeline.replay.fast_path.rows import FastReader
 from vedur.pipeline.replay.forward import ForwardedSlice, forward_slice
+from vedur.pipeline.replay.masked import MaskedSlice, MaskedTables
 from vedur.pipeline.replay.staged import FEW_CHANGES, TOGETHER
 from vedur.pipeline.replay.staging_tables import log_name, stage_name
 from vedur.pipeline.spark.tasks import link
@@ -61,6 +62,7 @@ class StageTask:
     least_run: int = LEAST_RUN
     keep_links: bool = True
     raw_stage: str | None = None  # on a branch: where events go as they are
+    passing: MaskedTables | None = None  # of these, which are to be masked, or to stop the batch
 
     def __call__(self, condition: str) -> dict[str, Any]:
         """Stage one slice, see `stage_slice`; tasks that are equal can share a plan of Spark's."""
@@ -125,6 +127,12 @@ class _Attempt:
             for block in self._net_blocks(source, condition):
                 reader.feed(block)
         else:
+            if task.passing is not None:
+                plain = task.passing.of_plain()
+                for block in self._sorted_blocks(source, f"({condition}) and not {plain}"):
+                    reader.feed(block)
+                reader.end_form()
+                condition = f"({condition}) and {plain}"
             # Where it fails, what was begun on the target must end before its transaction does.
             with closing(self._forwarded_blocks(source, condition, task.raw_stage)) as parts:
                 for part in parts:
@@ -143,6 +151,17 @@ class _Attempt:
         mended = {n.encode() for n, s in tables if s.rows is not None and s.rows.mends}
         yield from _read_blocks(source, text, mended)
 
+    def _sorted_blocks(self, source: Database, condition: str) -> Iterator[bytes]:
+        """Pass on events that do not go on just as they are, each as its table says; then read
+        them once more for the net changes, whose handlers see them by themselves."""
+        task = self.task
+        assert task.raw_stage is not None and task.passing is not None
+        where = (source, self.target, task.events, task.owner, task.raw_stage, self.slice_id)
+        count = MaskedSlice(*where, task.passing).forward(condition)
+        self._passed(count)
+        if count:
+            yield from self._net_blocks(source, condition)
+
     def _forwarded_blocks(
         self, source: Database, condition: str, stage: str
     ) -> Generator[bytes | CopiedRows]:
@@ -151,12 +170,16 @@ class _Attempt:
         task = self.task
         where = (source, self.target, task.events, condition)
         if self._timed() or source.encoding == "SQL_ASCII":
-            self.raw = forward_slice(*where, stage, self.slice_id)
+            self._passed(forward_slice(*where, stage, self.slice_id))
             yield from self._net_blocks(source, condition)
             return
         self.forwarded = ForwardedSlice(*where, task.owner, stage, self.slice_id)
         yield from self.forwarded.blocks()
-        self.raw = self.forwarded.count
+        self._passed(self.forwarded.count)
+
+    def _passed(self, events: int) -> None:
+        """Count events that were written for nodes below."""
+        self.raw = (self.raw or 0) + events
 
     def _timed(self) -> str:
         """Return SQL by which events of some tables tell their time, and of some all that there is.

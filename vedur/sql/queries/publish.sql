@@ -36,6 +36,38 @@ copy (
 copy {stage} (slice, ev_id, ev_time, ev_txid, ev_type, ev_extra1, ev_data, ev_extra2, ev_extra3, ev_extra4)
 from stdin (format binary)
 
+-- name: masked_read
+-- The same for events that do not go on just as they are: as text, in their order.
+copy (
+    select (ev_owner is not null or ev_retry is not null)::text, ev_id, ev_time, ev_txid, ev_type, ev_extra1, ev_data, ev_extra2,
+        ev_extra3, ev_extra4
+    from {events}
+    where {slice} and (ev_owner is null or ev_owner = {owner})
+    order by ev_id
+) to stdout
+
+-- name: masked_write
+-- The same into the raw staging table of a slot, as they go on.
+copy {stage} (slice, ev_id, ev_time, ev_txid, ev_type, ev_extra1, ev_data, ev_extra2, ev_extra3, ev_extra4) from stdin
+
+-- name: holds_events
+-- Does the queue of this node, or the raw staging table of a slot, hold an event of a table? {events} is one of these.
+select exists (
+    select
+    from {events} e
+    where case when e.ev_extra1 <> '' and e.ev_type <> 'EXECUTE' then e.ev_extra1 else vedur.event_table(e.ev_type, e.ev_extra1) end = %s)
+
+-- name: event_tables
+-- Where events of a queue lie on this node: in its own tables, and in the raw staging tables of a branch.
+select pgq.quote_fqname(q.queue_data_pfx) as events
+from pgq.queue q
+where q.queue_name = %(queue)s
+union all
+select pg_catalog.format('%%I.%%I', n.nspname, c.relname)
+from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where n.nspname = 'vedur_work' and c.relname like 'raw\_' || vedur.raw_stage_key(%(queue)s) || '\_%%'
+
 -- name: create_stage
 -- Makes the raw staging table of a slot where it is missing, and names it.
 select vedur.create_raw_stage(%s, %s)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from vedur import db as vdb
-from vedur.catalog.passed import require_served
+from vedur.catalog.passed import require_masked, require_served
 from vedur.catalog.tables import change_table_state, hold_table
 from vedur.change.event import Event, EventRange
 from vedur.change.quarantine import Quarantine, failed_event_of
@@ -458,9 +458,11 @@ class CatchUpRange(AppliedRange[Any]):
         where the node that it is copied from has left events out that are needed here."""
         source = self.source
         parts = read_passed_parts(self.provider, self.queue, self.batch.prev_tick)
-        if parts:
+        if parts or self.table.mask:
             there = get_node_info(self.provider, self.queue)
-            require_served([self.table], parts, there.node_name if there is not None else "")
+            name = there.node_name if there is not None else ""
+            require_served([self.table], parts, name)
+            require_masked([self.table], parts, name, self.batch.tick)
         found = (self.provider.value(_any_event(source.events, s)) for s in source.slices)
         self._empty = not any(found)
         if not self._empty:

@@ -19,7 +19,7 @@ from vedur import db as vdb
 from vedur.catalog import TableInfo, get_table_list
 from vedur.catalog.copy_source import climb, find_nearest, quarantined_parts, unready_parts
 from vedur.catalog.quarantine import available, forget_stuck_event
-from vedur.catalog.tables import missing_part
+from vedur.catalog.tables import missing_part, other_mask
 from vedur.errors import StateError, VedurError
 from vedur.failpoint import reach
 from vedur.node.info import NodeType, get_node_info, get_queue_locations
@@ -153,7 +153,10 @@ class SourceTables:
                 f"{where}, and they do not come again; its copy waits: quarantine replay (or "
                 "quarantine drop) them there, with the ini of the part"
             )
-        part = missing_part(source, job.table.mapping) if self.type is NodeType.BRANCH else ""
+        mapping = job.table.mapping
+        part = other_mask(source, mapping)
+        if not part and self.type is NodeType.BRANCH:
+            part = missing_part(source, mapping)
         if part:
             raise StateError(
                 f'table "{job.name}" is on {where} in part only ({part}): copy it from a node that '

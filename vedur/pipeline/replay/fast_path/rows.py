@@ -71,6 +71,11 @@ class FastReader:
         if self._held_size >= self._wanted_size:
             self._take_block(last=self._held_size >= _LARGEST_BLOCK)
 
+    def end_form(self) -> None:
+        """Take what is kept, because rows in the other form come: a block has rows of one."""
+        if self._held:
+            self._take_block(last=True)
+
     def end(self) -> None:
         """Take what is left, and call `flush`."""
         self._take_block(last=True)
