@@ -7,7 +7,8 @@ compiled code or an older process has under the same name.
 
 The modules are those that are asked for and what they import, at any place in their text, of their
 own package; where one is a file of its own, also what lies beside it. Not among them are modules
-that are imported by a computed name, other installed packages, and what is not Python.
+that are imported by a computed name, other installed packages, and what is not Python. Of a package
+that several installed distributions share (a namespace), what others have installed is not theirs.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +25,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.abc import ExecutionLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.metadata import distributions
 from importlib.readers import FileReader
 from pathlib import Path
 from typing import Any, cast
@@ -79,6 +82,8 @@ def changed_module(sources: Sequence[ModuleSource]) -> str | None:
 
 def _collect(name: str, top: str, place: str, found: dict[str, ModuleSource]) -> None:
     left, seen = [name], set(found)
+    owners = _owners(top) if _is_namespace(top) else {}
+    own = owners.get(_real_path(_read_module(name)), frozenset())
     while left:
         words = left.pop().split(".")
         for count in range(1, len(words) + 1):
@@ -87,9 +92,35 @@ def _collect(name: str, top: str, place: str, found: dict[str, ModuleSource]) ->
                 continue
             seen.add(each)
             source = _read_module(each)
-            if source is not None:
+            others = owners.get(_real_path(source), own)
+            if source is not None and (others == own or others & own):
                 found[each] = source
                 left += _imported(source)
+
+
+def _is_namespace(top: str) -> bool:
+    """Is it a package without a file of its own, in which several distributions may lie?"""
+    spec = _find(top)
+    places = spec.submodule_search_locations if spec is not None else None
+    return any(not Path(place, "__init__.py").exists() for place in places or ())
+
+
+@lru_cache(maxsize=64)
+def _owners(top: str) -> dict[str, frozenset[str]]:
+    """Read which installed distributions say that they have brought which files of a package."""
+    found: dict[str, frozenset[str]] = {}
+    for distribution in distributions():
+        if f"{top}/" not in (distribution.read_text("RECORD") or ""):
+            continue
+        for file in distribution.files or ():
+            if file.parts[0] == top:
+                path = os.path.realpath(str(distribution.locate_file(file)))
+                found[path] = found.get(path, frozenset()) | {distribution.metadata["Name"]}
+    return found
+
+
+def _real_path(source: ModuleSource | None) -> str:
+    return os.path.realpath(source.path) if source is not None and source.path else ""
 
 
 def _belongs(top: str, asked: str, place: str) -> bool:

@@ -77,6 +77,40 @@ def test_a_package_without_a_file_and_one_in_an_archive(place: Path, monkeypatch
     assert changed_module(read_sources(["mc_zip.part"])) is None
 
 
+def install(place: Path, distribution: str, *files: str) -> None:
+    """Write down which files a distribution has brought."""
+    notes = place / f"{distribution}-1.0.dist-info"
+    notes.mkdir()
+    (notes / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+    (notes / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+
+
+def test_what_others_have_installed_in_a_shared_package(place: Path) -> None:
+    """A namespace: what is not known to be another distribution's counts, as it always did."""
+    module_code._owners.cache_clear()
+    write(
+        place,
+        mc_shared__ours="from mc_shared import side, loose\nimport mc_shared.theirs\n",
+        mc_shared__side="",
+        mc_shared__loose="",
+        mc_shared__theirs="import mc_shared.deeper\n",
+        mc_shared__deeper="",
+        mc_shared__own="from . import theirs, loose\n",
+    )
+    install(place, "ours", "mc_shared/ours.py", "mc_shared/side.py")
+    install(place, "theirs", "mc_shared/theirs.py", "mc_shared/deeper.py")
+    names = [source.name for source in read_sources(["mc_shared.ours"])]
+    assert names == ["mc_shared", "mc_shared.loose", "mc_shared.ours", "mc_shared.side"]
+    names = [source.name for source in read_sources(["mc_shared.theirs"])]
+    assert names == ["mc_shared", "mc_shared.deeper", "mc_shared.theirs"]
+    names = [source.name for source in read_sources(["mc_shared.own"])]  # of no distribution
+    assert names == ["mc_shared", "mc_shared.loose", "mc_shared.own"]
+    module = load("mc_shared.ours")
+    assert module.mc_shared.theirs.__file__ == str(place / "mc_shared" / "theirs.py")
+    (place / "mc_shared" / "__init__.py").write_text("")  # a package of one
+    assert len(read_sources(["mc_shared.ours"])) == 6
+
+
 def test_a_change_is_seen_and_a_comment_is_none(place: Path) -> None:
     write(place, mc_a="import mc_b\n", mc_b="value = 1\n")
     sources = read_sources(["mc_a"])
