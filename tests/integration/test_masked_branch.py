@@ -23,6 +23,8 @@ from tests.integration.test_obfuscate import (
     present,
 )
 from tests.labs.chain import Chain, Node, make_chain
+from tests.labs.combined import COMBINED, Combined
+from tests.labs.combined import make_combined as make_combined
 from tests.labs.handlers import UseHandlers, set_handler, use_handlers
 from tests.labs.in_process import compare_here, without_spark
 from tests.labs.moving_root import alive, roots
@@ -674,3 +676,21 @@ def test_a_copy_that_catches_up_stops(make_chain: MakeChain, use_handlers: UseHa
         failpoint.set_hook(None)
     assert seen
     assert chain.states("n3")["public.people"] != "ok"
+
+
+def test_a_part_of_a_combined_queue_does_not_mask(
+    make_combined: Callable[..., Combined], use_handlers: UseHandlers
+) -> None:
+    """Its events go on from there in another queue, as they are."""
+    use_handlers({"public.t": {"v": "hash", "*": "keep"}})
+    lab = make_combined(0)
+    lab.add("p", "p", NodeType.ROOT)
+    lab.add("p", "c1", NodeType.LEAF, "p", combined=COMBINED)
+    lab.table(name="public.t", ddl="create table t (id int primary key, v text)")
+    attrs = "handler=obfuscate"
+    call(lab.dbs["c1"], "londiste.local_set_table_attrs", "p", "public.t", attrs)
+    lab.dbs["p"].execute("insert into t values (1, 'planted')")
+    lab.tick("p", "p")
+    with pytest.raises(StateError, match="would go on into combined queue"):
+        lab.work("p", "c1")
+    assert lab.events() == []

@@ -557,17 +557,13 @@ def handler_problem(table: RegisteredTable) -> str | None:
     return None
 
 
-def require_handlers(
-    tables: Iterable[RegisteredTable], *, passes_on: bool = False, merges: bool = False
-) -> None:
+def require_handlers(tables: Iterable[RegisteredTable], *, passes_on: bool = False) -> None:
     """Raise `StateError` for the first table whose handler cannot be served; `passes_on`: by a node
-    that passes events on, `merges`: into a combined queue."""
+    that passes events on."""
     for table in tables:
         handled = resolve(table)
         if passes_on and handled is not None:
             refusal = branch_refusal(handled.stored, handled.handler)
-            if merges and not refusal and handled.publishes:
-                refusal = f'handler "{handled.stored}" cannot be on a part of a combined queue'
             if refusal:
                 raise StateError(f'table "{table.table_name}": {refusal}')
 

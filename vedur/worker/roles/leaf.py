@@ -80,7 +80,7 @@ class LeafRole(Role):
         """Let first copies go on, then apply one batch."""
         worker, queue = self.worker, self.worker.queue
         if worker.on_alive is not None:  # a start that cannot work fails before Spark is waited for
-            self._require_handlers(get_table_list(target, queue), state)
+            require_handlers(get_table_list(target, queue), passes_on=state.passes_on)
         provider = self._open_provider(state)
         if self.has_lost_spark(thorough=False):
             raise EngineLost  # also where there is nothing to do: first copies need it, too
@@ -96,7 +96,7 @@ class LeafRole(Role):
         tables = get_table_list(target, queue)
         if provider.disproves_copies(target, queue, tables, state):
             return True
-        self._require_handlers(tables, state)
+        require_handlers(tables, passes_on=state.passes_on)
         if worker.copies is not None and worker.copies.advance(
             target, provider.endpoint.connstr, self._to_copy(target, tables), state.completed_tick
         ):
@@ -119,11 +119,6 @@ class LeafRole(Role):
         provider.verified = batch.tick
         self._stats.worked(log, batch, done, began, worker.clock.monotonic())
         return True
-
-    def _require_handlers(self, tables: TableSet, state: WorkerState) -> None:
-        """Raise where a handler of a table cannot be served, or not on such a node."""
-        merges = state.combined_queue is not None
-        require_handlers(tables, passes_on=state.passes_on, merges=merges)
 
     def rest(self, target: Database, state: WorkerState) -> None:
         """Let go of the Spark task that waits for batches."""
