@@ -694,3 +694,27 @@ def test_a_part_of_a_combined_queue_does_not_mask(
     with pytest.raises(StateError, match="would go on into combined queue"):
         lab.work("p", "c1")
     assert lab.events() == []
+
+
+@pytest.mark.parametrize("rules", [{"code": "hash", "v": "keep"}, {"code": "hash", "*": "keep"}])
+def test_a_key_that_has_another_name_on_the_root(
+    make_chain: MakeChain, use_handlers: UseHandlers, rules: dict[str, str]
+) -> None:
+    """Of a delete the handler sees the key alone, and would keep it under its new name."""
+    use_handlers({"public.t": rules})
+    chain = make_chain(2, leaf=False, unknown_tables="stop")
+    for node in chain.nodes:
+        node.db.execute("create table t (code text primary key, v text)")
+    call(chain.root, "londiste.local_add_table", QUEUE, "public.t")
+    branch = chain["n2"]
+    with branch.session() as session:
+        add_table(session, AddTable(tables=["t"], handler="obfuscate"))
+    chain.work_until(lambda: chain.states("n2")["public.t"] == "ok")
+    chain.root.execute("insert into t values ('planted', 'a')")
+    chain.catch_up()
+    chain.root.execute("alter table t rename code to kode")
+    chain.root.execute("delete from t")
+    chain.tick()
+    with pytest.raises(StateError, match=r'ev_id=\d+.* has no column "kode" here'):
+        branch.worker.work()
+    assert list(leaks(branch.db)) == []

@@ -216,6 +216,12 @@ def _written(spec: TableSpec, change: Change, said: EventType, row: RawRow) -> s
     """Return the data of an event in its format, with all columns that the handler leaves."""
     if not set(change.keys) <= set(change.names):
         raise row.refuse(f'its data has not all columns of the key of table "{spec.name}"')
+    if strange := _strange_key(spec, change):
+        raise row.refuse(
+            f'table "{spec.name}" has no column "{strange}" here, which is of the key, and no rule '
+            "masks it: if it has got another name on the root, rename it here, too, and correct "
+            "the rules"
+        )
     pairs = zip(change.names, change.values, strict=True)
     if said.format == "json":
         nested = _nested(spec, change.names, row)
@@ -228,6 +234,17 @@ def _written(spec: TableSpec, change: Change, said: EventType, row: RawRow) -> s
         quote_plus(name) if value is None else f"{quote_plus(name)}={quote_plus(value)}"
         for name, value in pairs
     )
+
+
+def _strange_key(spec: TableSpec, change: Change) -> str:
+    """Return a column of the key that would go on as it is, and that the table does not have; empty
+    where there is none. It may be one that is to be masked, under another name: of a delete, the
+    handler is shown no other columns."""
+    for name in change.keys:
+        known = spec.local(name) in spec.by_name
+        if not known and (spec.rows is None or not spec.rows.rewrites_any([name])):
+            return name
+    return ""
 
 
 def _as_json(value: str | None) -> str:
