@@ -718,3 +718,44 @@ def test_a_key_that_has_another_name_on_the_root(
     with pytest.raises(StateError, match=r'ev_id=\d+.* has no column "kode" here'):
         branch.worker.work()
     assert list(leaks(branch.db)) == []
+
+
+def test_a_root_that_has_passed_on_masked_rows(
+    make_chain: MakeChain, use_handlers: UseHandlers
+) -> None:
+    """It had not the table as a branch. What users of the new root write comes as it is, so the
+    leaf, whose rows are masked, stops."""
+    chain = make(make_chain, use_handlers, 4)
+    on_root(chain)
+    masked_chain(chain)
+    chain.catch_up()
+    add(chain, "n4", find_copy_node=True)
+    chain.work_until(lambda: chain.states("n4")["public.people"] == "ok")
+    root, leaf = chain["n3"], chain["n4"]
+    masked = "select until_tick is null from vedur.passed_part"
+    with gone(chain, "n1"):
+        del chain.nodes[:2]
+        call(root.db, "londiste.global_remove_table", QUEUE, "public.people")
+        with alive(chain):
+            move_root(chain, "n1", "n3", dead_root=True)
+        assert root.db.query(masked) == [(True,)]
+        chain.catch_up("n4")
+        root.db.execute("drop table people")
+        root.db.execute(DDL)
+        with root.session() as session:
+            add_table(session, AddTable(tables=["people"]))
+        insert(root.db, 1)
+        chain.tick()
+        with pytest.raises(StateError, match="does not pass on its events so"):
+            while leaf.worker.work():
+                pass
+        assert list(leaks(leaf.db)) == []
+        # what is read from now on is plain
+        with leaf.session() as session:
+            remove_table(session, ["people"])
+            leaf.db.execute("drop table people")
+            leaf.db.execute(DDL)
+            chain.catch_up("n4")
+            add_table(session, AddTable(tables=["people"]))
+        chain.work_until(lambda: chain.states("n4")["public.people"] == "ok")
+        assert leaf.db.value("select name from people") == "PLANTED Planted 1"

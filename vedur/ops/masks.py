@@ -14,7 +14,7 @@ from vedur.errors import StateError, UsageError
 from vedur.failpoint import reach
 from vedur.handlers.registry import Handled
 from vedur.node.info import NodeInfo
-from vedur.node.position import lock_worker_position, read_position
+from vedur.node.position import lock_worker_position, read_newest_tick, read_position
 from vedur.ops.session import Session
 from vedur.queue.passed import PassedPart, note_passed_parts, read_passed_parts
 from vedur.queue.publish import can_publish
@@ -57,10 +57,17 @@ def require_masking(session: Session, info: NodeInfo, handled: Handled | None) -
 def begin_masking(session: Session, info: NodeInfo, table: str, masked: str | None) -> None:
     """Note in the queue of a branch by which rules events of a table go on masked, None where they
     go on as they are; in the transaction that registers the table. Raises where the queue may hold
-    events that went on in another way."""
-    if not info.is_branch or not can_publish(session.db):
+    events that went on in another way.
+
+    A root masks nothing. What it has passed on masked as a branch, which had not the table itself,
+    ends: its users' changes come as they are.
+    """
+    if not (info.is_branch or info.is_root) or not can_publish(session.db):
         return
     db, queue = session.db, session.queue
+    if info.is_root:
+        _end_masks(db, queue, table)
+        return
     own = [part for part in read_passed_parts(db, queue, 0) if part.table == table]
     known = {part.condition for part in own if is_mask(part)}
     wanted = {masked} if masked else set()
@@ -74,15 +81,31 @@ def begin_masking(session: Session, info: NodeInfo, table: str, masked: str | No
             "changed: wait until the queue has rotated twice and its worker has been restarted, or "
             "create the branch anew and add the table before its worker runs for the first time"
         )
-    kept = {
+    more = {PassedPart(table, masked)} if masked else set()
+    tick = read_position(db, queue, info.worker_name or "")
+    _note(db, queue, int(tick or 0), _others(db, queue, table) | more)
+
+
+def _end_masks(db: Database, queue: str, table: str) -> None:
+    """Note on a root that events of a table are not masked behind the newest tick."""
+    own = read_passed_parts(db, queue, 0)
+    if any(part.table == table and is_mask(part) and part.until is None for part in own):
+        tick = read_newest_tick(db, queue)
+        _note(db, queue, tick or 0, _others(db, queue, table))
+
+
+def _note(db: Database, queue: str, tick: int, parts: set[PassedPart]) -> None:
+    note_passed_parts(db, queue, tick, parts)
+    reach("mask.noted")
+
+
+def _others(db: Database, queue: str, table: str) -> set[PassedPart]:
+    """Read what goes on to be passed on in part, but for masks of a table."""
+    return {
         part
         for part in read_passed_parts(db, queue, 0)
         if part.until is None and not (part.table == table and is_mask(part))
     }
-    more = {PassedPart(table, masked)} if masked else set()
-    tick = read_position(db, queue, info.worker_name or "")
-    note_passed_parts(db, queue, int(tick or 0), kept | more)
-    reach("mask.noted")
 
 
 def _how(known: set[str]) -> str:
