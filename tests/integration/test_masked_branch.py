@@ -759,3 +759,16 @@ def test_a_root_that_has_passed_on_masked_rows(
             add_table(session, AddTable(tables=["people"]))
         chain.work_until(lambda: chain.states("n4")["public.people"] == "ok")
         assert leaf.db.value("select name from people") == "PLANTED Planted 1"
+
+
+def test_rows_that_were_there_do_not_stay(make_chain: MakeChain, use_handlers: UseHandlers) -> None:
+    """Nodes below would take them for masked ones."""
+    chain = make(make_chain, use_handlers)
+    on_root(chain)
+    chain["n2"].db.execute(
+        "insert into people (id, mail, name) values (1, %s, 'PLANTED')", ["0" * 32]
+    )
+    with pytest.raises(UsageError, match="--skip-truncate leaves rows"):
+        add(chain, "n2", handler="obfuscate", skip_truncate=True)
+    masked_chain(chain, "n3")
+    assert present(chain["n2"].db) == present(chain["n3"].db) == []

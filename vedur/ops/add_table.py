@@ -326,6 +326,11 @@ def _require_events(
     require_passed(session, info, asked)
     for table, made in handled.items():
         require_masking(session, info, made)
+        if options.skip_truncate and mask_of(info, made):
+            raise UsageError(
+                "--skip-truncate leaves rows in the table that were not masked by these rules, and "
+                "nodes below would copy them as masked ones: add the table without it"
+            )
         require_children(session, info, table, made)
 
 
