@@ -16,6 +16,7 @@ from vedur.catalog.tables import get_table_list
 from vedur.errors import ConfigError, DatabaseError, StateError, UsageError
 from vedur.handlers.registry import handler_attr, registry
 from vedur.ops.compare_tables import handler_refusal
+from vedur.tables import module_code
 
 __all__ = ["quick_leaf", "use_handlers"]
 
@@ -109,6 +110,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         (tmp_path / "own_rowwise.py").write_text(text)
 
     yield write
+    module_code._forget(())  # what is called "londiste" here must not be the next test's
     for name in names:
         sys.modules.pop(name, None)
         if (found := before[name]) is not None:

@@ -96,8 +96,14 @@ def test_somebody_is_killed_at_every_step_that_moves_the_root() -> None:
     assert killed == {name for name in NAMES if name.partition(".")[0] in ALSO_ELSEWHERE}
 
 
+#: Steps of a branch that masks, which no laboratory has: tests/integration/test_masked_branch.py
+#: breaks them in its own process, and docs/reliability.md names them as steps without a record.
+WITHOUT_LABORATORY = {"masked.written", "mask.noted"}
+
+
 def test_the_campaign_reaches_every_named_step() -> None:
     known = {fault for lab in LABS for fault in faults_of(lab)}
-    for name in NAMES:
+    assert set(NAMES) > WITHOUT_LABORATORY
+    for name in sorted(set(NAMES) - WITHOUT_LABORATORY):
         for what in ("kill -9", "error", "another fault"):
             assert any(fault.startswith(f"{what} at {name}") for fault in known), name
