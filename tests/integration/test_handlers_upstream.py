@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,7 @@ def test_the_same_as_upstream(leaf: Leaf, make_db: Callable[..., Database]) -> N
     theirs = make_db()
     prepare(theirs)
     seen = 0
+    fresh = count(100)
 
     def batch() -> list[dict[str, Any]]:
         """End a batch; returns its events."""
@@ -151,6 +153,9 @@ def test_the_same_as_upstream(leaf: Leaf, make_db: Callable[..., Database]) -> N
     def histories(steps: list[tuple[str, int, str | None]]) -> None:
         batches: list[list[dict[str, Any]]] = []
         for what, key, text in steps:
+            if what == "truncate":
+                # upstream's bulk fails on a batch that has nothing but a truncate of its table
+                change(leaf, "insert", next(fresh), text)
             if what == "batch":
                 batches.append(batch())
             else:
