@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -36,7 +35,6 @@ from vedur.errors import StateError, UsageError
 from vedur.node.info import NodeType
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.change_handler import ChangeHandler, change_handler
-from vedur.ops.change_provider import change_provider
 from vedur.ops.change_table import change_table
 from vedur.ops.compare import CompareOptions, compare
 from vedur.ops.compare_tables import local_tables, make_nodes, plan_pair
@@ -457,25 +455,6 @@ def test_nodes_below_cannot_mix(
     assert present(leaf.db) == expected(chain.root)
 
 
-def move(chain: Chain, name: str, to: str) -> None:
-    over = threading.Event()
-
-    def work() -> None:
-        while not over.wait(0.02):
-            chain[name].worker._work_safely()
-
-    chain[name].worker._close_connections()
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        with chain[name].session() as session:
-            change_provider(session, to)
-    finally:
-        over.set()
-        thread.join(60)
-        chain[name].worker._close_connections()
-
-
 def test_moves(make_chain: MakeChain, use_handlers: UseHandlers) -> None:
     """n3 and the leaf n4 below it have what n2 masks, w and its leaf l are clear; x masks, too."""
     chain = make(make_chain, use_handlers, 4)
@@ -499,16 +478,16 @@ def test_moves(make_chain: MakeChain, use_handlers: UseHandlers) -> None:
         ("x", "n2", "passes on its events masked by obfuscate"),
     ):
         with pytest.raises(StateError, match=why):
-            move(chain, name, to)
+            chain.move(name, to)
     with chain["n3"].session() as session:
         remove_table(session, ["people"])
     settings(chain["n3"], unknown_tables="pass-on")
     chain.catch_up("n2", "n3", "n4")
     with pytest.raises(StateError, match=clear):
-        move(chain, "n3", "n1")  # n4 has it
+        chain.move("n3", "n1")  # n4 has it
     for to in ("n2", "x", "n3"):
         insert(chain.root, 100 + len(to))
-        move(chain, "n4", to)
+        chain.move("n4", to)
         chain.root.execute(
             "update people set name = 'PLANTED ' || id, id = id + 1000 where id > 99"
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 from urllib.parse import quote_plus
@@ -35,7 +34,6 @@ from vedur.node.info import NodeType
 from vedur.ops.add_table import AddTable, add_table
 from vedur.ops.change_filter import ChangeFilter, change_filter
 from vedur.ops.change_handler import ChangeHandler, change_handler
-from vedur.ops.change_provider import change_provider
 from vedur.ops.compare import CompareOptions, compare
 from vedur.ops.remove_table import remove_table
 from vedur.ops.resync import resync
@@ -359,31 +357,13 @@ def test_moves(make_chain: MakeChain) -> None:
     chain = make(make_chain, 3)
     add_nodes(chain)
 
-    def move(name: str, to: str) -> None:
-        over = threading.Event()
-
-        def work() -> None:
-            while not over.wait(0.02):
-                chain[name].worker._work_safely()
-
-        chain[name].worker._close_connections()
-        thread = threading.Thread(target=work)
-        thread.start()
-        try:
-            with chain[name].session() as session:
-                change_provider(session, to)
-        finally:
-            over.set()
-            thread.join(60)
-            chain[name].worker._close_connections()
-
     for name, why in (("l", "has other rows, too"), ("w", "has other rows, too")):
         with pytest.raises(StateError, match=f"passes on only events of rows .* {why}"):
-            move(name, "n2")
+            chain.move(name, "n2")
     for place in ("w", "n1", "n2", "w"):
         chain.root.execute("update t set v = v || 'm', shop = shop + 1 where id % 3 = 0")
         chain.catch_up("n2", "w")
-        move("n3", place)
+        chain.move("n3", place)
         chain.root.execute("update t set shop = shop + 1 where id % 4 = 0")
         tick = chain.tick()
         for name in ("n2", "w", "l", "n3"):  # a provider before those that read from it
@@ -394,7 +374,7 @@ def test_moves(make_chain: MakeChain) -> None:
         chain.require_same("t", "w", "l")
     remove_here(chain["w"])
     with pytest.raises(StateError, match='nodes below "w" may have other rows, too'):
-        move("w", "n2")
+        chain.move("w", "n2")
 
 
 def remove_here(node: Node) -> None:

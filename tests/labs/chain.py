@@ -3,6 +3,7 @@ round by round. The staging tasks run in this process, or on Spark where a sessi
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from vedur.clock import SYSTEM
 from vedur.config import LondisteSettings
 from vedur.db import Database
 from vedur.node.info import NodeType, WorkerState, get_worker_state
+from vedur.ops.change_provider import change_provider
 from vedur.ops.create_node import create_node, plan_node
 from vedur.ops.session import Session
 from vedur.pipeline.copy import SparkLoader
@@ -206,6 +208,25 @@ class Chain:
                     pass
                 assert node.position == tick, node.name
         return tick
+
+    def move(self, name: str, to: str) -> None:
+        """Give a node another provider, while its worker goes on in a thread."""
+        worker, over = self[name].worker, threading.Event()
+
+        def work() -> None:
+            while not over.wait(0.02):
+                worker._work_safely()
+
+        worker._close_connections()
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            with self[name].session() as session:
+                change_provider(session, to)
+        finally:
+            over.set()
+            thread.join(60)
+            worker._close_connections()
 
     def work_until(self, done: Callable[[], bool]) -> None:
         """Let all workers do rounds, with ticks, until something is so."""
